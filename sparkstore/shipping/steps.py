@@ -115,13 +115,19 @@ def next_look_s(lease: Holder, unchanged_s: float) -> float:
 
 
 def may_take_over(lease: Holder, standby: str, unchanged_s: float) -> bool:
-    """Tell whether a standby may try to replace a witness's object by its own.
+    """Tell whether a standby may take over: by an object of its own, or as this one is its own.
+
+    The latter is a take-over whose answer was lost. It took effect once the lease was over, and all
+    that was confirmed was at the standby. From then on its old primary can neither confirm anything
+    nor rewind the standby, as it asks the witness before either: so to finish is what is left.
 
     Args:
         lease: What the object says.
         standby: Root id of the standby that asks.
         unchanged_s: How long the standby has seen this very object, by its own clock.
     """
+    if lease.root_id == standby:
+        return True
     if lease.in_step != standby or lease.is_paused:
         return False
     return lease.is_closed or unchanged_s > lease.over_after_s

@@ -8,7 +8,8 @@ it is still the one that was seen; if it is not, the standby connects again.
 
 A take-over has two steps, and a kill between them leaves a start that finishes it
 (`admission.role_at_start`): the witness names this root; `root.json` says primary, and the next
-generation. What follows is an ordinary start, which replays the log.
+generation. What follows is an ordinary start, which replays the log. If the witness's answer to the
+first step is lost, the next look shows whether it took effect; if it did, the second one follows.
 """
 
 from __future__ import annotations
@@ -288,7 +289,9 @@ class StandBy:
         began = time.monotonic()
         new = Identity(identity.root_id, generation=identity.generation + 1)  # as `finish` does
         try:
-            is_taken = take_place(self._witness, holder, tag, new, str(self._path))
+            is_taken = holder.root_id == new.root_id or take_place(
+                self._witness, holder, tag, new, str(self._path)
+            )
         except (StoreError, OSError) as reason:
             self._due.clear()
             self._note(Unavailable(f"the witness does not answer: {reason}"))
@@ -298,9 +301,10 @@ class StandBy:
             return False
         now = finish(self._path)
         _log.warning(
-            "%s takes over from %s: generation %d, %.1f s",
+            "%s takes over from %s:%d: generation %d, %.1f s",
             self._path,
-            holder.where,
+            self._address.host,
+            self._address.port,
             now.generation,
             time.monotonic() - began,
         )

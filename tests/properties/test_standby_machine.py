@@ -384,6 +384,8 @@ class StandbyMachine(RuleBasedStateMachine):
         holder, tag, since_s = machine.seen
         if may_take_over(holder, machine.identity.root_id, now_s - since_s):
             self._take_over(machine, holder, tag, fault, delay_s, is_killed=is_killed)
+        else:
+            assert machine.identity.root_id != holder.root_id, "nobody would ever serve"
 
     def _take_over(
         self, machine: Machine, holder: Holder, tag: str, fault: str, delay_s: float, **how: bool
@@ -395,7 +397,7 @@ class StandbyMachine(RuleBasedStateMachine):
         new = Identity(machine.identity.root_id, generation=machine.identity.generation + 1)
         take = partial(take_place, self.place, holder, tag, new, "root")
         try:
-            if not self._with(fault, delay_s, take):
+            if holder.root_id != new.root_id and not self._with(fault, delay_s, take):
                 return
         except StoreError:
             return

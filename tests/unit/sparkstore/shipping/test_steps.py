@@ -60,6 +60,11 @@ def test_a_closed_lease_is_not_waited_for_and_a_pause_is_kept() -> None:
     assert not may_take_over(paused, "s", 1_000.0)
 
 
+def test_an_object_that_names_the_standby_itself_is_a_take_over_to_be_finished() -> None:
+    assert may_take_over(Holder("s", 2, "w", 10.0, is_closed=True), "s", 0.0)
+    assert may_take_over(Holder("s", 2, "w", 10.0, is_paused=True), "s", 0.0)
+
+
 def test_an_object_counts_as_unchanged_from_its_first_answer_on() -> None:
     first = seen_again(Sighting(), "t", 100.0, 100.5, 10.0)
     assert first == Sighting("t", 100.5, 100.5)

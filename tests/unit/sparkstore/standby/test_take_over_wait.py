@@ -13,9 +13,10 @@ from sparkstore.shipping.peer import Peer
 from sparkstore.standby.stand_by import PeerAddress, StandBy
 from sparkstore.tables.fencing import PRIMARY
 from sparkstore.tables.root import open_root
-from sparkstore.witness.holder import Holder
+from sparkstore.witness.folder import FolderPlace
+from sparkstore.witness.holder import Holder, packed
 from tests.support.roots.logs import TIMEOUT_S, until, write
-from tests.support.roots.pairs import PAIR, port_of, serving, standing_by
+from tests.support.roots.pairs import PAIR, TOKEN, port_of, serving, standing_by
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +49,40 @@ def test_a_primary_that_does_not_answer_holds_up_no_take_over(tmp_path: Path) ->
     thread.join(TIMEOUT_S)
     assert open_root(tmp_path / "b").identity.role == PRIMARY
     _Silent.answers.set()
+
+
+class _AnswerLost(FolderPlace):
+    """A witness that takes an object, and whose answer is lost."""
+
+    replaced = 0
+
+    def replace_if_unchanged(self, content: bytes, tag: str) -> bool:
+        assert super().replace_if_unchanged(content, tag)
+        self.replaced += 1
+        raise OSError("the answer was lost")
+
+
+def test_a_take_over_whose_answer_is_lost_is_finished(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path / "a") as (log, port),
+        standing_by(tmp_path / "b", port_of(port)) as standby,
+    ):
+        until(lambda: standby.is_live)
+        write(log, 1, 3)
+        root_id = open_root(tmp_path / "b").identity.root_id
+    holder = Holder("the primary", 0, "w", 0.1, in_step=root_id)
+    place = _AnswerLost(tmp_path)
+    assert place.put_if_absent(packed(holder))
+    cut_off = StandBy(
+        tmp_path / "b", replace(PAIR, witness=str(tmp_path)), PeerAddress("127.0.0.1", 1, TOKEN)
+    )
+    cut_off._witness = place
+    thread = threading.Thread(target=cut_off.run, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT_S)
+    identity = open_root(tmp_path / "b").identity
+    assert (identity.role, identity.generation, place.replaced) == (PRIMARY, 2, 1)
+    cut_off.stop()
 
 
 def test_a_standby_that_waits_for_an_answer_is_stopped_at_once(tmp_path: Path) -> None:
