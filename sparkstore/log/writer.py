@@ -154,13 +154,18 @@ class Log:
             raise InvalidRequest(message) from reason
 
     def append_packed(self, runs: Sequence[Run], packed: bytes, on_complete: Fire) -> int:
-        """Append checked runs that `pack` encoded, as `append` does; refuses nothing."""
+        """Append checked runs that `pack` encoded, as `append` does; raises nothing.
+
+        The log may have been handed over since the check; then the completion has that error.
+        """
         first = self.next_position
         self.next_position = first + rows_of(runs)
         self._taken_bytes += len(packed)
         # Before the put: from then on another thread may complete them, and their content is read.
         self._recent.add(runs)
         self._inbox.put(_new(_Item, (packed, runs, on_complete, None, False)))
+        if self._has_ended:
+            self._refuse_the_rest()
         return first
 
     def finish(self, on_complete: Fire, error: StoreError | None) -> None:
@@ -255,15 +260,12 @@ class Log:
             raise self.failure.with_traceback(None)
         if self._stalled:
             delta = f"; Delta: {self.metrics.delta_error}" if self.metrics.delta_error else ""
-            message = f"{self._stalled}{delta}; retry later"
-            raise Full(message)
+            raise Full(f"{self._stalled}{delta}; retry later")
         if self._taken_bytes - self._done_bytes > self.config.max_pending_bytes:
-            message = "too much waits for the write-ahead log: retry later"
-            raise Full(message)
+            raise Full("too much waits for the write-ahead log: retry later")
         if self._wal is None and self._committer.waiting_bytes > self.config.max_pending_bytes:
             reason = self.metrics.delta_error or "busy"
-            message = f"too much waits for its Delta commit: {reason}; retry later"
-            raise Full(message)
+            raise Full(f"too much waits for its Delta commit: {reason}; retry later")
 
     def _run(self) -> None:
         inbox = self._inbox
@@ -400,7 +402,11 @@ class Log:
             self._stall(why)
 
     def _refuse_the_rest(self) -> None:
-        """Refuse what came after the end of the log thread; from any thread."""
+        """Refuse what came after the end of the log thread; from any thread.
+
+        Why nothing is forgotten: an item is put before `_has_ended` is set, and then `_end` finds
+        it, or after that, and then whoever put it sees the flag. The inbox gives it to one of them.
+        """
         with suppress(Empty):
             while True:
                 item = self._inbox.get_nowait()

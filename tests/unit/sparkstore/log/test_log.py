@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_shim.completion import Completion
 from sparkstore.errors import Fenced, Full
 from sparkstore.log import start
 from sparkstore.log.trim import Trimmer
@@ -27,6 +28,8 @@ from tests.support.roots.logs import (
     CONFIG,
     TIMEOUT_S,
     append,
+    error_of,
+    fact,
     facts_in,
     flush,
     image_of,
@@ -180,3 +183,14 @@ def test_no_whole_log_is_told_of_after_any_end(
             with opened(copy, elsewhere if life % 2 else BY_HAND):
                 pass
     assert "was truncated" not in caplog.text
+
+
+def test_a_record_that_was_checked_before_the_log_handed_over_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as log:
+        runs = [fact(1)]
+        packed, outcome = log.pack(runs), Completion()
+        log.check()
+        log.hand_over()  # on another thread, in between
+        log.append_packed(runs, packed, outcome.finish)
+        assert "hands over to the other one" in str(error_of(outcome))
+    assert facts_in(tmp_path / "root") == []
