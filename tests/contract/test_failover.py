@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,8 @@ from broker_shim.security.guard import Guard
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.http.http_server import HttpServer
+from broker_shim.serve.http.resources import failover
+from broker_shim.serve.pair.control import PairControl
 from broker_shim.serve.probes import Probes
 from sparkstore.cli.command_line import main
 from sparkstore.control.client import connect_to
@@ -50,7 +52,14 @@ class ServedPair(NamedTuple):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPair]:
     """A pair that all tests share: none of them switches."""
-    folder = tmp_path_factory.mktemp("pair")
+    with served_pair(tmp_path_factory.mktemp("pair")) as (served, _control):
+        folder = served.store.root.path.parent
+        yield ServedPair(folder / "a", folder / "b", served.serve_http())
+
+
+@contextmanager
+def served_pair(folder: Path) -> Iterator[tuple[ServedRoot, PairControl]]:
+    """A primary in `a` with its broker, and a standby in `b` that is in step."""
     (folder / "witness").mkdir()
     config = replace(PAIR, peer="tcp:127.0.0.1:1", witness=str(folder / "witness"))
     served = ServedRoot(folder / "a", config=config)
@@ -61,7 +70,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPair]:
     thread.start()
     try:
         until(lambda: standby.is_live and control.holder().in_step)
-        yield ServedPair(folder / "a", folder / "b", served.serve_http())
+        yield served, control
     finally:
         standby.stop()
         thread.join(TIMEOUT_S)
@@ -147,6 +156,23 @@ def test_a_switch_can_be_tried_and_is_refused_while_paused(
     )
     main(["failover", "resume", *target])
     capsys.readouterr()
+
+
+def test_a_switch_that_takes_long_goes_on_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(failover, "_SWITCH_S", 0.1)
+    with served_pair(tmp_path) as (served, control):
+        control._stop, control._successor_s = list, 0.0  # it is held up, and its standby is lost
+        assert main(["failover", "switch", str(tmp_path / "a")]) == ExitCode.TRY_LATER
+        assert "has begun, goes on, and is not over after 0.1 s" in capsys.readouterr().err
+        ((_event, line),) = served.audited
+        assert (line["act"], line.get("error")) == ("switch-machines", None)
+        outcome = control._outcome
+        assert outcome is not None
+        assert not outcome.done()
+    assert control.code_of(ExitCode.DONE) == ExitCode.TAKEN_OVER
+    assert "did not take over" in str(outcome.exception(TIMEOUT_S))
 
 
 def test_a_switch_that_is_ordered_at_the_standby_says_where_to_ask(

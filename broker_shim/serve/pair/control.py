@@ -156,6 +156,8 @@ class PairControl:
             if self._outcome is not None:
                 raise Unavailable("a switch is under way: see sparkstore failover status ROOT")
             self._outcome = Future()
+            # It runs from now on, so whoever gives up waiting for it does not cancel it.
+            self._outcome.set_running_or_notify_cancel()
         self._signals_due = 1
         self._log.ends_by, self._began_s = f"ordered by {by}", time.monotonic()
         _log.warning("switching to the standby: %s", self._log.ends_by)
@@ -193,6 +195,7 @@ class PairControl:
         successor = self._successor()
         if successor is None:
             text = "the standby did not take over: this machine looks again which of the two serves"
+            _log.warning("%s", text)
             outcome.set_exception(Unavailable(text))
             return
         took_s = time.monotonic() - self._began_s

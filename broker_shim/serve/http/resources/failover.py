@@ -6,6 +6,7 @@ They are answered by the machine that serves. The witness is asked on a thread o
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,11 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.serve.http.bodies import OrderModel, OrderOutcome, done
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.endpoint import ADMIN, API, MONITOR, Endpoint
-from broker_shim.serve.pair.control import PairControl
+from broker_shim.serve.pair.control import PairControl, SwitchOutcome
 from sparkstore.control.audit import AuditEvent
 
 _SWITCH_S = 60.0
-"""A standby that is lost amid a switch holds it up for its grace."""
+"""So long a switch is waited for; a standby that is lost amid it holds it up for its grace."""
 FAILOVER = API + "/failover"
 
 
@@ -70,15 +71,32 @@ async def switch_machines(call: Call) -> OrderOutcome:
     if await call.read(lambda: call.broker.is_stopping):
         raise Unavailable("the broker is stopping: its standby takes over if it is in step")
 
-    async def switch() -> dict[str, Any]:
-        holder = await asyncio.to_thread(pair.check_switch)
-        if call.body.dry_run:
-            return {"standby": holder.in_step}
-        begun = await asyncio.to_thread(pair.switch, call.caller.user or call.caller.peer)
-        outcome = await asyncio.wait_for(asyncio.wrap_future(begun), _SWITCH_S)
-        return outcome._asdict()
+    begun = list[Future[SwitchOutcome]]()
 
-    return await _audited(call, "switch-machines", switch)
+    async def begin() -> dict[str, Any]:
+        if call.body.dry_run:
+            return {"standby": (await asyncio.to_thread(pair.check_switch)).in_step}
+        by = call.caller.user or call.caller.peer
+        begun.append(await asyncio.to_thread(pair.switch, by))
+        return {}
+
+    answer = await _audited(call, "switch-machines", begin)  # whoever waits for it, or gives up
+    for outcome in begun:
+        answer.details = await _outcome_of(outcome)
+    return answer
+
+
+async def _outcome_of(begun: Future[SwitchOutcome]) -> dict[str, Any]:
+    """Wait for a switch, which goes on if this is given up.
+
+    Raises:
+        Unavailable: The standby did not take over; it takes longer than this waits.
+    """
+    try:
+        return (await asyncio.wait_for(asyncio.wrap_future(begun), _SWITCH_S))._asdict()
+    except TimeoutError as reason:
+        text = f"the switch has begun, goes on, and is not over after {_SWITCH_S:g} s: see which"
+        raise Unavailable(f"{text} machine serves by sparkstore failover status ROOT") from reason
 
 
 async def _pause(call: Call, act: str, *, is_paused: bool) -> OrderOutcome:

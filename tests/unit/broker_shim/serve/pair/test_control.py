@@ -97,6 +97,7 @@ def test_a_switch_whose_standby_dies_ends_with_what_happens_next(
             control.pause(is_paused=False)
             standby._stopping.set()  # as if it were killed when the lease is released
             begun.append(control.switch("ann"))
+            assert not begun[0].cancel()
         with pytest.raises(Unavailable, match="looks again which of the two serves"):
             begun[0].result(TIMEOUT_S)
         assert paused.is_paused
