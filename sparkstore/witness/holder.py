@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from sparkstore.errors import CorruptData
 
@@ -51,19 +51,27 @@ class Holder:
         return self.lease_s * CLOCKS_DIFFER
 
 
+_DEFAULTS = {part.name: part.default for part in fields(Holder)}
+
+
 def packed(holder: Holder) -> bytes:
-    """Encode the content of a witness's object."""
-    return json.dumps(asdict(holder)).encode()
+    """Encode the content of a witness's object.
+
+    A field at its default is left out: an older process refuses the name of one that it lacks.
+    """
+    row = asdict(holder).items()
+    return json.dumps({name: value for name, value in row if value != _DEFAULTS[name]}).encode()
 
 
 def unpacked(location: str, content: bytes) -> Holder:
-    """Decode the content of a witness's object.
+    """Decode the content of a witness's object; leaves out what only a newer version knows.
 
     Raises:
         CorruptData: It is none.
     """
     try:
-        return Holder(**json.loads(content))
-    except (ValueError, TypeError) as reason:
+        row = json.loads(content).items()
+        return Holder(**{name: value for name, value in row if name in _DEFAULTS})
+    except (ValueError, TypeError, AttributeError) as reason:
         message = f"{location}: the object cannot be read ({reason}): see what wrote there"
         raise CorruptData(message) from reason
