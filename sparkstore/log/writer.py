@@ -65,6 +65,7 @@ class Log:
         failure: What it stopped with; None while it has not.
         ends_by: The person who wants its end, to tell people; empty: it is just stopped.
         room: What is free on its disks.
+        witness: Its lease; None: the root has no witness.
         shipping: The way to a standby; None: none may come.
         epoch: What its records are written under.
     """
@@ -85,7 +86,7 @@ class Log:
     ) -> None:
         self.root, self.config, self.epoch, self.metrics = root, config, journal.epoch, LogMetrics()
         self._wal, self._locks, self._publisher = wal, locks, journal.publisher
-        self.room, self._witness, self.shipping = self._guards = guards
+        self.room, self.witness, self.shipping = self._guards = guards
         self._pack = codec.packer()
         self.next_position = self._synced_below = next_position
         self._was_there = next_position - 1  # replayed: it survives without the write-ahead log
@@ -119,7 +120,7 @@ class Log:
         unsynced = self._taken_bytes - self._done_bytes
         waiting = self._committer.waiting_bytes
         if self._publisher is None or self._wal is None:
-            left_s = self._witness.left_s if self._witness is not None else None
+            left_s = self.witness.left_s if self.witness is not None else None
             return LogBacklog(unsynced, waiting, files, witness_left_s=left_s)
         return LogBacklog(unsynced, waiting, files, *self._committer.uncommitted)
 
@@ -343,8 +344,8 @@ class Log:
             error = self._sync(self._wal, payload, count)
             if error is None and self.shipping is not None:
                 error = self._wait_for_standby(self.shipping)
-        if error is None and self._witness is not None:
-            error = self._wait_for_witness(self._witness)
+        if error is None and self.witness is not None:
+            error = self._wait_for_witness(self.witness)
         return error
 
     def _sync(self, wal: Wal, payload: bytes, count: int) -> StoreError | None:

@@ -98,6 +98,12 @@ class Witness:
         """Return the seconds that the lease runs without another renewal; 0: it has run out."""
         return max(0.0, self._held_until - self._clock())
 
+    @property
+    def names_successor(self) -> bool:
+        """Tell whether a standby may take over from this store, as last known; asks nobody."""
+        own = self._own
+        return bool(own.in_step) and not own.is_paused
+
     def claim(self, *, is_new: bool, accept_loss: bool = False) -> None:
         """Take the lease; waits out that of a copy of this root in another place.
 

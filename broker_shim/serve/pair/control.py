@@ -171,8 +171,14 @@ class PairControl:
 
     @property
     def is_expected(self) -> bool:
-        """Tell whether the standby is to take over, or else this machine serves again."""
-        return self._outcome is not None or self.figures.is_in_step
+        """Tell whether the standby is to take over, or else this machine serves again.
+
+        As last known: the witness is not asked amid a stop.
+        """
+        if self._outcome is not None:
+            return True
+        witness = self._log.witness
+        return witness is not None and witness.names_successor and self.figures.is_in_step
 
     def go_on(self) -> None:
         """Hand over, as nothing is under way any more, while clients hang up. See `Successor`."""

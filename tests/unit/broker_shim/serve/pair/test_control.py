@@ -143,6 +143,27 @@ def test_a_switch_is_refused_where_it_cannot_be_had(tmp_path: Path, config: Stor
             write(log, 1, 2)  # until it is drained, it confirms
 
 
+def test_a_stop_has_a_successor_where_a_standby_may_take_over(
+    tmp_path: Path, config: StoreConfig
+) -> None:
+    with serving(tmp_path / "alone", WITH_PEER) as (log, port):
+        control = control_of(log, WITH_PEER)
+        with standing_by(tmp_path / "copy", port_of(port), WITH_PEER) as standby:
+            until(lambda: standby.is_live and control.figures.is_in_step)
+            assert not control.is_expected, "nothing takes over without a witness"
+    with serving(tmp_path / "a", config) as (log, port):
+        control, witness = control_of(log, config), log.witness
+        assert witness is not None
+        assert not control.is_expected, "no standby is there"
+        with standing_by(tmp_path / "b", port_of(port), config) as standby:
+            until(lambda: standby.is_live and control.holder().in_step)
+            assert control.is_expected
+            for is_paused in (True, False):
+                control.pause(is_paused=is_paused)
+                witness.renew()
+                assert control.is_expected is not is_paused
+
+
 def refused(control: PairControl, error: type[StoreError], reason: str) -> None:
     """Assert that an order to switch is refused so."""
     with pytest.raises(error, match=reason):
