@@ -162,15 +162,19 @@ class StandBy:
             held.callback(FileLock(self._path / "writer.lock", str(self._path)).release)
             watch = threading.Thread(target=self._watch, name="witness watch", daemon=True)
             watch.start()
+            held.callback(self._end_watch)
             while not self._stopping.is_set():
                 if self._due.is_set() and self._take_over():
-                    self._stopping.set()
                     return True
                 self._connect()
                 if not self._is_called:
                     with suppress(Empty):
                         self._woken.get(timeout=self._again_s)
         return False
+
+    def _end_watch(self) -> None:
+        self._stopping.set()
+        self._look.put(None)
 
     @property
     def _is_called(self) -> bool:

@@ -209,6 +209,16 @@ def test_who_may_not_be_a_standby_is_told_why_and_the_primary_goes_on(tmp_path: 
     assert (tmp_path / "full" / "letter").read_text() == "mine"
 
 
+def test_the_watch_of_a_standby_ends_with_it_however_it_ends(tmp_path: Path) -> None:
+    before = threading.enumerate()
+    with serving(tmp_path / "a") as (_log, port):
+        assert refusal_of(tmp_path / "b", port_of(port), "another token of yours") is not None
+        watches = [one for one in threading.enumerate() if one.name == "witness watch"]
+        for watch in {*watches} - {*before}:
+            watch.join(TIMEOUT_S)
+            assert not watch.is_alive()
+
+
 def test_who_was_promoted_waits_until_an_older_primary_has_ended(tmp_path: Path) -> None:
     with serving(tmp_path / "a") as (log, port):
         with standing_by(tmp_path / "b", port_of(port)) as standby:
