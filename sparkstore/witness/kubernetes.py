@@ -150,8 +150,7 @@ class KubernetesPlace:
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": lease["metadata"]
-            | {"annotations": {**annotations, _HELD: content.decode()}},
+            "metadata": lease["metadata"] | {"annotations": annotations},
             "spec": spec,
         }
 
