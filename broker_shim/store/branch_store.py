@@ -44,6 +44,9 @@ __all__ = [
 ]
 
 
+NOT_IN_TRANSACTION = "a branch is decided in no transaction: make the call without one"
+
+
 class BranchCalls(CallTarget, Protocol):
     """Calls of two-phase transactions, whose outcome a coordinator decides.
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import Closed, StoreError
+from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.messages.neutral import identity_of
-from broker_shim.store.branch_store import LocalBranches
+from broker_shim.store.branch_store import NOT_IN_TRANSACTION, LocalBranches
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.expiring_store import LocalExpiry
 from broker_shim.store.full_queues import FullQueues
@@ -134,6 +134,10 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
             elif isinstance(call, BranchCall):
                 self.decide_branch(call, on_complete)
                 return
+        elif isinstance(call, BranchCall):
+            refusal = InvalidRequest(NOT_IN_TRANSACTION)
+            self._decide(on_complete, _refuse, refusal, transaction=transaction)
+            return
         decide = partial(self._decisions[type(call)], **call.by_name())
         self._decide(on_complete, decide, transaction=transaction)
 
@@ -317,5 +321,5 @@ def _nothing(_error: StoreError | None) -> None:
     """Ignore the outcome of records that no caller waits for."""
 
 
-def _refuse(refusal: StoreError) -> list[RecordStep]:
+def _refuse(refusal: StoreError, transaction: object = None) -> list[RecordStep]:  # noqa: ARG001
     raise refusal

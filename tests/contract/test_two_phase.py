@@ -13,6 +13,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.store.branch_store import BranchFacts, Xid
 from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore.core.state_machine.call_values import CommitPreparedCall
 from tests.support.stores.stores import TIMEOUT_S, Home, done
 
 XID = Xid(7, b"global", b"branch")
@@ -289,3 +290,13 @@ def test_a_coordinator_is_told_what_a_branch_does_to_which_queue_before_it_is_de
     assert (told[XID], told[second.xid], len(told)) == (first, second, 102)
     done(store.rollback_prepared, XID)
     assert found(store, XID) == []
+
+
+def test_a_branch_is_decided_in_no_transaction(kept: Home) -> None:
+    store = kept.store
+    branch_of(store, put(store), put(store))
+    transaction = store.begin()
+    with pytest.raises(InvalidRequest, match="in no transaction"):
+        done(store.call, CommitPreparedCall(XID), transaction=transaction)
+    done(store.abort, transaction)
+    done(store.commit_prepared, XID)

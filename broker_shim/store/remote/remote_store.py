@@ -21,6 +21,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
+from broker_shim.store.branch_store import NOT_IN_TRANSACTION
 from broker_shim.store.interface import (
     BrokerStore,
     ContentWriter,
@@ -137,7 +138,10 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         """Ask the service for a call, by one request. See `CallTarget.call`."""
         check_completion(on_complete)
         if isinstance(call, BranchCall):
-            self.ask_for_branch(call, on_complete)
+            if transaction is None:
+                self.ask_for_branch(call, on_complete)
+            else:
+                self._refuse(on_complete, InvalidRequest(NOT_IN_TRANSACTION), transaction)
             return
         if isinstance(call, WIRING_CALLS):
             on_complete = self.behind(on_complete)

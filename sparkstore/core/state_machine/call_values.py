@@ -161,7 +161,8 @@ class StoreCall:
     """A call of a store that changes something, as a value; its fields are the arguments.
 
     Whatever decides, sends, copies or writes down calls takes these. `broker_shim.store.interface`
-    says what each of them means, and makes them.
+    says what each of them means, and makes them. Whoever makes one changes its lists and dicts no
+    more: members of a chain apply it later, on a thread of their own.
 
     Attributes:
         operation: The name of the store's method.
