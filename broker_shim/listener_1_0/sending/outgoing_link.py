@@ -50,9 +50,10 @@ class OutgoingLink:
     """Our sending end of a link: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one of:
-    on its way to the wire (`ConsumerDelivery`), held by an unsettled run of its link without a
-    decision, in a transaction (`Retirements`), under way to be settled. One that can never be read
-    is the exception: it is left held, and the log says so.
+    on its way to the wire (`ConsumerDelivery`), held by a run of its link without a decision, in a
+    transaction (`Retirements`), under way to be settled. A run that its peer settled stays with its
+    link until that was acted on: frames are read ahead, and the link may end in between. A message
+    that can never be read is the exception: it is left held, and the log says so.
 
     Attributes:
         holder: What the store knows it by.
@@ -223,7 +224,7 @@ class OutgoingLink:
             self._acquisitions.sent(runs)
 
     def _undecided(self) -> list[tuple[SentRun, TakenRun]]:
-        """List what the peer has not decided about, in the order in which it was sent."""
+        """List what is not decided about here, in the order in which it was sent."""
         runs = sorted(self._link.runs, key=lambda run: (run.number < 0, run.number))
         return [
             (run, run.held) for run in runs if run.held is not None and run.held.decision is None
@@ -248,11 +249,17 @@ class OutgoingLink:
             else:
                 self._decide(run, taken)
         if accepted:
-            decided = [DecidedRun(run.place, taken.message_ids) for run, taken in accepted]
-            accept(self, self._links, decided)
-            for run, taken in accepted:  # last, as in `_decide`
-                run.held = None
-                taken.release()
+            self._accept_all(accepted)
+        for run in runs:
+            if run.held is None or run.held.decision is not None:
+                self._link.acted_on(run)
+
+    def _accept_all(self, accepted: Sequence[tuple[SentRun, TakenRun]]) -> None:
+        decided = [DecidedRun(run.place, taken.message_ids) for run, taken in accepted]
+        accept(self, self._links, decided)
+        for run, taken in accepted:  # last, as in `_decide`
+            run.held = None
+            taken.release()
 
     def _decide(self, run: SentRun, taken: TakenRun) -> None:
         if isinstance(run.remote_state, TransactionalState):
@@ -266,7 +273,7 @@ class OutgoingLink:
             if self._outlet.decided(run):
                 decide = OutgoingLink._broken_off
             decide(self, DecidedRun(run.place, taken.message_ids), run.remote_state)
-            # Last: were it not known, a decision that failed would hold the message for ever.
+            # Last: until then its link has it, and gives it back if the decision fails.
             run.held = None
             taken.release()
 
@@ -337,7 +344,6 @@ class OutgoingLink:
         try:
             transaction = self._connection.transactions.named_by(run.remote_state)
         except TransactionRefused as refusal:
-            self._link.runs[run] = None  # settled or not: nothing is decided, so the link has it
             self._connection.detach(self._link, conditions.refusal_of(refusal))
             return
         if run.remote_state.outcome is None and not run.is_settled:
@@ -359,9 +365,12 @@ class OutgoingLink:
         self.holdings.locks.begin(taken.message_ids)
 
     def _take_back(self, message_id: int) -> None:
-        """Give back a message whose lock is over, and tell the peer that its delivery failed."""
+        """Give back a message whose lock is over, and tell the peer that its delivery failed.
+
+        What the peer settled is acted on in this turn or the next, or goes with its link.
+        """
         for run, taken in self._undecided():
-            if message_id in taken.message_ids:
+            if message_id in taken.message_ids and (self._link.is_gone or not run.is_settled):
                 at = taken.message_ids.index(message_id)
                 self._give_back_acquired(self._link.part(run, at, 1), nobody)
                 return

@@ -331,7 +331,7 @@ class SessionPort:
             if state is not None:
                 run.remote_state = state
             if settled:
-                run.link.settled(run)
+                run.link.settled_by_peer(run)
         return Disposed(changed, sum(map(len, runs)), None if left is None else left % WRAP)
 
     def forget(self, delivery: Delivery) -> None:
@@ -361,7 +361,7 @@ class SessionPort:
     def forget_sender(self, link: SenderLink) -> None:
         """Forget what was sent on a link that ended; the link keeps it (`runs`)."""
         self._keep(waiting for waiting in self._waiting if waiting.run.link is not link)
-        begun = [run for run in link.runs if run.number >= 0]
+        begun = [run for run in link.runs if run.number >= 0 and not run.is_settled]
         for run in begun:
             self._sent.discard(run)
         left = [run for run in begun if not isinstance(run.remote_state, TransactionalState)]

@@ -33,7 +33,8 @@ class SenderLink(Link):
     can be handed over, the caller bounds what waits.
 
     Attributes:
-        runs: What is unsettled; kept after a detach, for whoever resumes the link.
+        runs: What is unsettled, and what the peer settled while its owner held something with it,
+            until that is `acted_on`; kept after a detach, for whoever resumes the link.
         flow_properties: Of the peer's flows, the last that mean something; whoever heeds them sets
             them to None.
     """
@@ -68,7 +69,7 @@ class SenderLink(Link):
     @property
     def unsettled(self) -> dict[bytes, SentRun]:
         """The run of each delivery that is not settled, by its tag."""
-        return {tag: run for run in self.runs for tag in run.tags}
+        return {tag: run for run in self.runs if not run.is_settled for tag in run.tags}
 
     def transfer(
         self,
@@ -166,14 +167,35 @@ class SenderLink(Link):
             self._tags.update(run.tags)
 
     def settled(self, run: SentRun) -> None:
-        """Forget deliveries that either side settled."""
-        run.is_settled = True
+        """Forget deliveries that were settled here."""
+        self.settled_by_peer(run)
         self.runs.pop(run, None)
+
+    def settled_by_peer(self, run: SentRun) -> None:
+        """Forget deliveries that the peer settled, but for what is held with them.
+
+        Their owner hears of it later, or never if the link ends before: then it finds them here.
+        """
+        run.is_settled = True
         self._tags.difference_update(run.tags)
+        if run.held is None:
+            self.runs.pop(run, None)
+
+    def acted_on(self, run: SentRun) -> None:
+        """Forget deliveries that the peer settled, and of which nothing is to be done any more."""
+        if run.is_settled:
+            self.runs.pop(run, None)
 
     def part(self, run: SentRun, start: int, count: int) -> SentRun:
-        """Cut some deliveries out of an unsettled run."""
-        return run if len(run) == count else self.port.part(run, start, count)
+        """Cut some deliveries out of an unsettled run, or of any once the link has ended."""
+        if len(run) == count:
+            return run
+        if not self.is_gone:
+            return self.port.part(run, start, count)
+        part = run.cut(start) if start else run  # the session has forgotten it: nobody else cuts it
+        if count < len(part):
+            part.cut(count)
+        return part
 
     def let_go(self) -> None:
         """Forget what is unsettled. See `Link.let_go`."""
