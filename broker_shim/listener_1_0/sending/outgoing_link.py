@@ -121,8 +121,7 @@ class OutgoingLink:
             count = failed_count(self._connection, run)
             for at, (tag, message_id) in enumerate(zip(run.tags, taken.message_ids, strict=True)):
                 held[tag] = Held(message_id, self.queue.name, at < count)
-            run.held = None
-            taken.release()
+            self._let_go_of(run, taken)
         self._acquisitions.gone()
         self._links.end_holding(self.terminus, held, is_closed=self._link.is_closed_here)
         self._let_go()
@@ -258,8 +257,11 @@ class OutgoingLink:
         decided = [DecidedRun(run.place, taken.message_ids) for run, taken in accepted]
         accept(self, self._links, decided)
         for run, taken in accepted:  # last, as in `_decide`
-            run.held = None
-            taken.release()
+            self._let_go_of(run, taken)
+
+    def _let_go_of(self, run: SentRun, taken: TakenRun) -> None:
+        run.held = None
+        taken.release()
 
     def _decide(self, run: SentRun, taken: TakenRun) -> None:
         if isinstance(run.remote_state, TransactionalState):
@@ -274,8 +276,7 @@ class OutgoingLink:
                 decide = OutgoingLink._broken_off
             decide(self, DecidedRun(run.place, taken.message_ids), run.remote_state)
             # Last: until then its link has it, and gives it back if the decision fails.
-            run.held = None
-            taken.release()
+            self._let_go_of(run, taken)
 
     def decided(self, run: SentRun, message_id: int) -> None:
         """Act on the outcome of a delivery that was sent on an earlier attachment."""
@@ -352,8 +353,7 @@ class OutgoingLink:
         if self._outlet.decided(run):
             transaction.spoil("it was decided about a message before all of it was sent")
             self._broken_off(DecidedRun(run.place, taken.message_ids), None)
-            run.held = None
-            taken.release()
+            self._let_go_of(run, taken)
         else:
             self._retirements.retire(transaction, run, taken)
         if self._acquisitions.is_of_another(taken, transaction):
