@@ -159,7 +159,8 @@ class Residency:
             is_last = self._waiting.get(message_id) is waiting
             if is_last:
                 del self._waiting[message_id]
-            if isinstance(result, LoadedMessage) and is_last and message_id in self._counts:
+            is_missing = message_id in self._counts and message_id not in self._here
+            if isinstance(result, LoadedMessage) and is_last and is_missing:
                 self._came({message_id: result})
             for call in waiting:
                 call(result)

@@ -215,6 +215,19 @@ STEPS = st.lists(
 )
 
 
+def test_what_is_at_hand_before_its_load_is_answered_counts_once(disk: Disk) -> None:
+    residency = Residency(10_000, disk)
+    residency.want([1])
+    residency.unwant([1])
+    disk.at_hand = {1}
+    residency.want([1])
+    disk.turn()
+    size = byte_count_of([disk.loaded(1)])
+    assert (residency.byte_count, residency.wanted_bytes) == (size, size)
+    residency.unwant([1])
+    assert residency.wanted_bytes == 0
+
+
 @given(STEPS)
 def test_the_bytes_in_memory_are_counted_to_the_last_whatever_happens(
     steps: list[tuple[str, list[int]]],
