@@ -110,7 +110,7 @@ class AcceptedDelivery:
         """Take the message, which is dequeued durably, off its queue. See `SettledWork`."""
         dispatch = broker.queues.get(self.queue)
         if dispatch is not None:
-            dispatch.removed((self.message_id,))
+            dispatch.removed((self.message_id,), "accepted")
         broker.metrics.accepted += 1
         self.on_committed()
 

@@ -1126,6 +1126,21 @@ def test_what_comes_in_and_goes_out_is_counted(cell: Cell) -> None:
     cell.await_counts(before, received=2, enqueued=2, delivered=2, accepted=1, released=1)
 
 
+def test_what_is_accepted_leaves_as_that_in_a_transaction_too(cell: Cell) -> None:
+    client = cell.with_queue()
+    client.send(cell.queue, "1", "2", "3")
+    client.consume(cell.queue)
+    first, second, third = client.receive(3)
+    client.accept(first)
+    client.begin()
+    client.accept(second, third)
+    client.commit()
+    cell.place.await_depth(cell.queue, 0)
+    broker = cell.place.broker
+    counted = {} if broker.is_member else {"accepted": 3}  # a member's service counts
+    assert broker.queues[cell.queue].departed == counted
+
+
 def test_each_delivery_and_each_acceptance_is_timed(cell: Cell) -> None:
     """Also what is accepted in a transaction: its time is that of the store's record."""
     client = cell.with_queue()

@@ -139,7 +139,8 @@ class Retirement:
             for message_id in ids if self.is_undeliverable else ():
                 self.link.refuse(message_id)
             if self.removes:
-                queue.removed(ids)
+                is_accepted = isinstance(self.outcome, Accepted)
+                queue.removed(ids, "accepted" if is_accepted else "other")
                 for rejected in self.rejections:
                     rejected.is_done()
             else:
