@@ -194,7 +194,8 @@ class LocalTransaction:
         """Take in what a client decided about a delivery: from now on it is this transaction's.
 
         Also one that can only be rolled back holds it: given back at once, the message would come
-        to the client again and again before its discharge.
+        to the client again and again before its discharge. It holds as many deliveries as may be in
+        it, and less than one run more: it is asked before a run is added, which is never parted.
         """
         try:
             self.standing.take(0, self._clock(), len(retirement))
