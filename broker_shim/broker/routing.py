@@ -170,11 +170,13 @@ class Router:
 
     def bindings(self) -> set[ExchangeBindingKey]:
         """List the bindings of all exchanges."""
-        return {
-            ExchangeBindingKey(exchange, queue, key)
-            for queue, keys in self._keys.items()
-            for exchange, key in keys
-        }
+        return {key for queue in self._keys for key in self.bindings_of(queue)}
+
+    def bindings_of(self, queue: str) -> list[ExchangeBindingKey]:
+        """List the bindings of one queue, in no order."""
+        return [
+            ExchangeBindingKey(exchange, queue, key) for exchange, key in self._keys.get(queue, ())
+        ]
 
     def needs_key(self, exchange: str) -> bool:
         """True if a subscription to this exchange must say which routing key it wants."""

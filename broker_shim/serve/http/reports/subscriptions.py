@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.serve.http.bodies import PageQuery
 from broker_shim.serve.http.calls import Call, now_us
 from broker_shim.serve.http.endpoint import API, MONITOR, Endpoint
@@ -45,27 +46,27 @@ async def list_subscriptions(call: Call) -> SubscriptionList:
     """List a page of the subscriptions that outlive their links, with their bindings."""
     broker, page = call.broker, call.query
 
-    def read() -> SubscriptionList:
-        names = sorted(filter(_is_subscription, broker.queues))
-        shown = names[page.offset : page.offset + page.limit]
-        keys = sorted(key for key in broker.router.bindings() if key.queue in {*shown})
-        at_us, items = now_us(), []
-        for name in shown:
-            link = broker.administration.facts.link_of(name)
-            facts = broker.queries.facts(name, at_us)
-            items.append(
-                SubscriptionRow(
-                    queue=name,
-                    subscriber=None if link is None else link.name,
-                    attached=link is not None and link.is_attached,
-                    depth=len(broker.queues[name]),
-                    oldest_age_s=facts.oldest_age_s,
-                    bindings=[binding_row(broker.router, key) for key in keys if key.queue == name],
-                )
-            )
-        return SubscriptionList(total=len(names), offset=page.offset, items=items)
+    def rows() -> list[SubscriptionRow]:
+        at_us = now_us()
+        return [_row(broker, name, at_us) for name in shown if name in broker.queues]
 
-    return await call.read(read)
+    # All names are copied on the loop, and looked at and sorted beside it.
+    names = sorted(filter(_is_subscription, await call.read(lambda: [*broker.queues])))
+    shown = names[page.offset : page.offset + page.limit]
+    return SubscriptionList(total=len(names), offset=page.offset, items=await call.read(rows))
+
+
+def _row(broker: Broker, name: str, at_us: int) -> SubscriptionRow:
+    link = broker.administration.facts.link_of(name)
+    keys = sorted(broker.router.bindings_of(name))
+    return SubscriptionRow(
+        queue=name,
+        subscriber=None if link is None else link.name,
+        attached=link is not None and link.is_attached,
+        depth=len(broker.queues[name]),
+        oldest_age_s=broker.queries.facts(name, at_us).oldest_age_s,
+        bindings=[binding_row(broker.router, key) for key in keys],
+    )
 
 
 def _is_subscription(queue: str) -> bool:
