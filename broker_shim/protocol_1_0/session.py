@@ -41,6 +41,7 @@ from broker_shim.protocol_1_0.links.events import (
 from broker_shim.protocol_1_0.links.port import OUTGOING_WINDOW, SessionPort
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.serial import FreeNumbers
@@ -306,8 +307,9 @@ class Session:
             self._tell(DispositionMissed(disposition.state))
         self._rest = None if rest is None else replace(disposition, first=rest, last=last)
         if changed:
-            event = DispositionReceived(tuple(changed), disposition.state, disposition.settled)
-            self._tell(event)
+            lengths = tuple([len(run) for run in changed if isinstance(run, SentRun)])
+            state, is_settled = disposition.state, disposition.settled
+            self._tell(DispositionReceived(tuple(changed), state, is_settled, lengths))
 
     def _detach(self, detach: Detach, _payload: bytes) -> None:
         if detach.handle in self._freed:

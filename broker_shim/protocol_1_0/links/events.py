@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from broker_shim.amqp_1_0.composites import Error, TransactionalState
 from broker_shim.protocol_1_0.links.link import (
@@ -63,11 +64,21 @@ class DispositionReceived:
             sent them.
         state: What the peer says of all of them; None if it says nothing.
         is_settled: True if the peer has forgotten them; then they are settled here, too.
+        lengths: Of runs, how long each was when this came.
     """
 
     deliveries: tuple[Delivery | SentRun, ...]
     state: Any
     is_settled: bool
+    lengths: tuple[int, ...] = ()
+
+    @property
+    def parts(self) -> Sequence[Delivery | SentRun]:
+        """List the deliveries: as runs that may have been cut since, by what was read ahead."""
+        if not self.lengths:
+            return self.deliveries
+        pairs = zip(self.deliveries, self.lengths, strict=True)
+        return [part for run, count in pairs for part in cast("SentRun", run).parts(count)]
 
 
 @dataclass(frozen=True, slots=True)

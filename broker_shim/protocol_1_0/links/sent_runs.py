@@ -46,6 +46,7 @@ class SentRun:
     """
 
     __slots__ = (
+        "_rest",
         "_start",
         "_stop",
         "_tags",
@@ -78,6 +79,7 @@ class SentRun:
         self.held: Any = held
         self.number, self.byte_count, self.is_resumed = -1, 0, False
         self.ends: list[int] = []
+        self._rest: SentRun | None = None
 
     def __len__(self) -> int:
         """The number of deliveries."""
@@ -116,9 +118,18 @@ class SentRun:
         rest.remote_state, rest.ends = self.remote_state, self.ends
         rest.number, rest._stop = self.number + count, self._stop
         rest._start = self._stop = self._start + count
+        rest._rest, self._rest = self._rest, rest
         if self in self.link.runs:
             self.link.runs[rest] = None
         return rest
+
+    def parts(self, count: int) -> list[SentRun]:
+        """List what its first `count` deliveries, which it had once, are since it was cut."""
+        parts, last = [self], self
+        while (count := count - len(last)) > 0 and last._rest is not None:
+            last = last._rest
+            parts.append(last)
+        return parts
 
     def dispose(self, state: Any, *, settled: bool = True) -> None:
         """Tell the peer a state of the deliveries, and settle them or not, with the next output.

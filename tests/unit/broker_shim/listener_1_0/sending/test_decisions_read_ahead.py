@@ -156,3 +156,15 @@ def test_a_lock_ends_on_a_link_that_was_detached_here(
     clock.pass_s(LOCK_S + 1)
     bench.run()
     assert waiting(bench) == COUNT
+
+
+@pytest.mark.parametrize("first", range(COUNT - 1))
+def test_what_is_read_of_a_part_ahead_leaves_what_was_decided_of_the_rest(
+    bench: Bench, first: int
+) -> None:
+    """The second disposition cuts the run before the first one, of all of it, is acted on."""
+    both = decided(0, COUNT - 1, Accepted(), is_settled=False)
+    both += decided(first, first + 1, Accepted())
+    bench.ours.receive(both)
+    bench.run()
+    assert len(bench.broker.queues["q"]) == 0
