@@ -252,7 +252,8 @@ def test_counters_that_cannot_be_written_do_not_spoil_a_clean_stop(
     stores = stores_of(MemoryMessageStore())
     reporter = Reporter(tmp_path / "none" / "metrics")
     reporter.write()
-    assert command.end(stores, [], Metrics()) == ExitCode.DONE
+    options = argparse.Namespace(store=None, stop_requests=[])
+    assert command.end(stores, [], Metrics(), options) == ExitCode.DONE
     assert ignored == [signal.SIGTERM, signal.SIGINT]  # asked once more it is ending already
 
 
