@@ -159,7 +159,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from broker_shim import errors
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.core.xids import is_branch_holder
 
 VERSION = 4
@@ -298,6 +298,17 @@ def error_of(name: str, message: str) -> StoreError:
     if isinstance(kind, type) and issubclass(kind, StoreError):
         return kind(message)
     return Unavailable(f"{name}: {message}")
+
+
+def fenced_by(frame: Frame) -> Fenced | None:
+    """Find the error by which a service says that its root serves no more, in whatever frame."""
+    kind, body = frame
+    if kind == DONE:
+        named: Sequence[Body] = [refusal[1:] for refusal in body[1]]
+    else:
+        named = {FAILED: [body[1:]], GOODBYE: [body]}.get(kind, [])
+    errors = (error_of(*name_and_text) for name_and_text in named)
+    return next((error for error in errors if isinstance(error, Fenced)), None)
 
 
 class SeenRoot(NamedTuple):

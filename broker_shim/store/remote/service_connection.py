@@ -422,7 +422,11 @@ class RemoteConnection:
 
     def _take(self, frame: wire.Frame) -> None:
         kind, body = frame
-        if kind == wire.DONE:
+        fenced = wire.fenced_by(frame)
+        if fenced is not None and self._passes(fenced, time.monotonic()):
+            self._lose(str(fenced))  # what it did not do is asked of the machine that took over
+            self._addresses.go_on()
+        elif kind == wire.DONE:
             with self.guard:
                 through, refusals, position = body
                 self._settle(self.requests.done(through, refusals))
