@@ -1,12 +1,10 @@
 // Clients that are connected; an operator may close one.
 
-import { keep, offsetOf } from "./address.js";
-import { confirmed, element, order, pager, say, show, table, terms } from "./elements.js";
-import { get, remove } from "./requests.js";
+import { confirmed, element, order, say, show, table, terms } from "./elements.js";
+import { pagedList } from "./paged_list.js";
+import { remove } from "./requests.js";
 import { when, zone } from "./times.js";
 import { size } from "./words.js";
-
-const LIMIT = 100;
 
 // Bytes of each connection when it was last looked at, for rates.
 let before = new Map();
@@ -28,7 +26,6 @@ function rated(rows) {
 const rateOf = (value) => (value === null ? "" : `${size(Math.max(0, value))}/s`);
 
 export function connections(_parts, user, query) {
-  let offset = offsetOf(query);
   const sorting = { by: query.get("sort") ?? "", go: () => go(0) };
   const heartbeat = (row) => (row.heartbeat_s ? `heartbeat ${row.heartbeat_s} s` : "no heartbeat");
   const columns = [
@@ -52,7 +49,8 @@ export function connections(_parts, user, query) {
     });
   }
   const list = table("Connections", columns, keyOf, sorting);
-  const pages = pager(LIMIT, go);
+  const { look, go, whole: pages } = pagedList(query, "connections", (rows) => list.fill(rated(rows)),
+    () => ({ sort: sorting.by }));
 
   const close = order(async (row) => {
     const details = terms([["peer", row.peer], ["user", row.user], ["client", row.product], ["container", row.container], ["links", row.links]]);
@@ -63,18 +61,6 @@ export function connections(_parts, user, query) {
     await look();
   });
 
-  async function look() {
-    const page = await get("connections", { sort: sorting.by, limit: LIMIT, offset });
-    list.fill(rated(page.items));
-    pages.at(page, page.items.length);
-  }
-
-  async function go(to) {
-    offset = Math.max(0, to);
-    keep({ sort: sorting.by, offset });
-    await look();
-  }
-
-  show(element("h1", {}, "Connections"), list.whole, pages.whole);
+  show(element("h1", {}, "Connections"), list.whole, pages);
   return look;
 }

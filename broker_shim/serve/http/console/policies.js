@@ -1,14 +1,11 @@
 // Policies: arguments for all queues that fit a pattern; administrators set and delete them.
 
-import { keep, offsetOf } from "./address.js";
 import { asked, carriedOut, linesOf, valuesOf } from "./forms.js";
-import { element, linkAsking, order, pager, show, table } from "./elements.js";
-import { get, put, remove } from "./requests.js";
-
-const LIMIT = 100;
+import { element, linkAsking, order, show, table } from "./elements.js";
+import { pagedList } from "./paged_list.js";
+import { put, remove } from "./requests.js";
 
 export function policies(_parts, user, query) {
-  let offset = offsetOf(query);
   const button = (text, label, onclick) => element("button", { type: "button", "aria-label": label, onclick }, text);
   const list = table("Policies", [
     { title: "Policy", text: (row) => row.name },
@@ -22,19 +19,7 @@ export function policies(_parts, user, query) {
         button("Change…", `Change ${row.name}`, () => set(row)), button("Delete…", `Delete ${row.name}`, () => drop(row))),
     }] : []),
   ], (row) => JSON.stringify(row));
-  const pages = pager(LIMIT, go);
-
-  async function look() {
-    const page = await get("policies", { limit: LIMIT, offset });
-    list.fill(page.items);
-    pages.at(page, page.items.length);
-  }
-
-  async function go(to) {
-    offset = Math.max(0, to);
-    keep({ offset });
-    await look();
-  }
+  const { look, whole: pages } = pagedList(query, "policies", list.fill);
 
   const set = order(async (row) => {
     const said = await asked(row ? `Change ${row.name}` : "New policy", "Try it", [
@@ -57,6 +42,6 @@ export function policies(_parts, user, query) {
   const make = element("button", { type: "button", onclick: () => set(null) }, "New policy…");
   look.pauseMs = 5000;
   show(element("h1", {}, "Policies"), ...(user.mayAdminister ? [element("div", { class: "bar" }, make)] : []),
-    list.whole, pages.whole);
+    list.whole, pages);
   return look;
 }

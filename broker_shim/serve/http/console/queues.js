@@ -1,20 +1,18 @@
 // The list of queues with depth, rates and age.
 
-import { keep, offsetOf } from "./address.js";
 import { sparkline } from "./chart.js";
 import { asked, carriedOut, valuesOf } from "./forms.js";
-import { element, link, order, pager, show, table } from "./elements.js";
-import { get, put, queuePath } from "./requests.js";
+import { element, link, order, show, table } from "./elements.js";
+import { pagedList } from "./paged_list.js";
+import { put, queuePath } from "./requests.js";
 import { sample } from "./samples.js";
 import { age } from "./words.js";
 
-const LIMIT = 100;
 const DURABILITIES = ["unsettled-state", "configuration", "none"];
 
 const count = (title, field) => ({ title, isNumber: true, sort: field, text: (row) => row[field].toLocaleString() });
 
 export function queues(_parts, user, query) {
-  let offset = offsetOf(query);
   const sorting = { by: query.get("sort") ?? "", go: () => go(0) };
   const filter = element("input", { type: "search", id: "filter", oninput: () => go(0) });
   filter.value = query.get("match") ?? "";
@@ -35,19 +33,9 @@ export function queues(_parts, user, query) {
     { ...count("Consumers", "consumers"), tone: (row) => (row.depth && !row.consumers ? "care" : "") },
     { ...count("Dead-lettered", "dead_lettered"), tone: (row) => (row.dead_lettered ? "bad" : "") },
   ], (row) => row.name, sorting);
-  const pages = pager(LIMIT, go);
-
-  async function look() {
-    const page = await get("queues", { match: filter.value, policy, sort: sorting.by, limit: LIMIT, offset });
-    list.fill(page.items.map((row) => ({ ...row, seen: sample(row) })));
-    pages.at(page, page.items.length);
-  }
-
-  async function go(to) {
-    offset = Math.max(0, to);
-    keep({ match: filter.value, policy, sort: sorting.by, offset });
-    await look();
-  }
+  const fill = (rows) => list.fill(rows.map((row) => ({ ...row, seen: sample(row) })));
+  const { look, go, whole: pages } = pagedList(query, "queues", fill,
+    () => ({ match: filter.value, policy, sort: sorting.by }));
 
   const make = order(async () => {
     const said = await asked("New queue", "Try it", [
@@ -63,6 +51,6 @@ export function queues(_parts, user, query) {
   show(element("h1", {}, policy ? `Queues that the policy ${policy} fits` : "Queues"),
     element("div", { class: "bar" }, element("label", { for: "filter" }, "Name contains"), filter,
       ...(user.mayAdminister ? [element("button", { type: "button", onclick: make }, "New queue…")] : [])),
-    list.whole, pages.whole);
+    list.whole, pages);
   return look;
 }

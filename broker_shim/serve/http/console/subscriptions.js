@@ -1,12 +1,9 @@
 // Durable subscriptions: who has each, what it subscribes to, and what waits for it.
 
-import { keep, offsetOf } from "./address.js";
 import { linesOf } from "./forms.js";
-import { element, link, pager, show, table } from "./elements.js";
-import { get } from "./requests.js";
+import { element, link, show, table } from "./elements.js";
+import { pagedList } from "./paged_list.js";
 import { age } from "./words.js";
-
-const LIMIT = 100;
 
 function sourceOf({ exchange, key, arguments: terms }) {
   const more = linesOf(terms).replaceAll("\n", ", ");
@@ -14,7 +11,6 @@ function sourceOf({ exchange, key, arguments: terms }) {
 }
 
 export function subscriptions(_parts, _user, query) {
-  let offset = offsetOf(query);
   const list = table("Subscriptions", [
     { title: "Queue", node: (row) => link(row.queue, "queue", row.queue) },
     { title: "Subscriber", text: (row) => row.subscriber ?? "none is known" },
@@ -23,21 +19,9 @@ export function subscriptions(_parts, _user, query) {
     { title: "Messages", isNumber: true, text: (row) => row.depth.toLocaleString() },
     { title: "Oldest", isNumber: true, text: (row) => age(row.oldest_age_s) },
   ], (row) => row.queue);
-  const pages = pager(LIMIT, go);
-
-  async function look() {
-    const page = await get("subscriptions", { limit: LIMIT, offset });
-    list.fill(page.items);
-    pages.at(page, page.items.length);
-  }
-
-  async function go(to) {
-    offset = Math.max(0, to);
-    keep({ offset });
-    await look();
-  }
+  const { look, whole: pages } = pagedList(query, "subscriptions", list.fill);
 
   look.pauseMs = 5000;
-  show(element("h1", {}, "Subscriptions"), list.whole, pages.whole);
+  show(element("h1", {}, "Subscriptions"), list.whole, pages);
   return look;
 }
