@@ -190,8 +190,6 @@ class LocalBranches(BranchStore):
         """Prepare a branch that another store has in doubt; it may be empty.
 
         See `chain.mirror.MirrorStore.adopt_branch`.
-
-        It may be empty. See `chain.mirror.MirrorStore.adopt_branch`.
         """
         machine, transaction = self._machine, self.begin()
         self._decide_branch(

@@ -305,8 +305,12 @@ def fenced_by(frame: Frame) -> Fenced | None:
     kind, body = frame
     if kind == DONE:
         named: Sequence[Body] = [refusal[1:] for refusal in body[1]]
+    elif kind == FAILED:
+        named = [body[1:]]
+    elif kind == GOODBYE:
+        named = [body]
     else:
-        named = {FAILED: [body[1:]], GOODBYE: [body]}.get(kind, [])
+        return None
     errors = (error_of(*name_and_text) for name_and_text in named)
     return next((error for error in errors if isinstance(error, Fenced)), None)
 

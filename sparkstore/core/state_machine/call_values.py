@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sparkstore.core.annotations import Annotations
@@ -170,10 +170,11 @@ class StoreCall:
 
     __slots__ = ()
     operation: ClassVar[str]
+    __match_args__: ClassVar[tuple[str, ...]]
 
     def by_name(self) -> dict[str, Any]:
         """Get the arguments by name."""
-        return {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in self.__match_args__}
 
 
 @dataclass(frozen=True, slots=True)
