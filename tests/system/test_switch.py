@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -101,35 +101,32 @@ def test_two_switches_in_a_row_leave_no_message_in_doubt(
     print("seconds without an answer:", *(f"{one:.2f}" for one in outages_s))
 
 
+def killed_amid_a_switch(drill: Drill, victim: Callable[[int], int]) -> None:
+    """Kill one of the two, by the number of the primary: the other one serves, and has it all."""
+    with drill.sending() as sender:
+        primary = drill.pair.primary_in_step()
+        killed = victim(primary)
+        drill.wait_for_more(sender)
+        with drill.amid_a_switch(primary) as codes:
+            drill.pair.kill(killed)
+        assert codes == [ExitCode.TRY_LATER]
+        drill.wait_for_more(sender)
+        assert drill.pair.holder()["where"].endswith(drill.root(1 - killed))
+        drill.pair.start(killed)
+    assert {*sender.accepted} <= {*drill.received}
+
+
 def test_a_standby_that_is_killed_amid_a_switch_leaves_the_old_primary_serving(
     drill: Drill, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with drill.sending() as sender:
-        primary = drill.pair.primary_in_step()
-        drill.wait_for_more(sender)
-        with drill.amid_a_switch(primary) as codes:
-            drill.pair.kill(1 - primary)
-        assert codes == [ExitCode.TRY_LATER]
-        drill.wait_for_more(sender)
-        assert drill.pair.holder()["where"].endswith(drill.root(primary))
-        drill.pair.start(1 - primary)
-    assert {*sender.accepted} <= {*drill.received}
+    killed_amid_a_switch(drill, lambda primary: 1 - primary)
     capsys.readouterr()
 
 
 def test_a_primary_that_is_killed_amid_a_switch_is_taken_over_from(
     drill: Drill, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with drill.sending() as sender:
-        primary = drill.pair.primary_in_step()
-        drill.wait_for_more(sender)
-        with drill.amid_a_switch(primary) as codes:
-            drill.pair.kill(primary)
-        assert codes == [ExitCode.TRY_LATER]
-        drill.wait_for_more(sender)
-        assert drill.pair.holder()["where"].endswith(drill.root(1 - primary))
-        drill.pair.start(primary)
-    assert {*sender.accepted} <= {*drill.received}
+    killed_amid_a_switch(drill, lambda primary: primary)
     assert max(drill.received.values()) == 1
     capsys.readouterr()
 

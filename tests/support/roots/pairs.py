@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,18 +35,25 @@ def serving(
 
 
 @contextmanager
+def on_a_thread(standby: StandBy, run: Callable[[], object]) -> Iterator[None]:
+    """Have a standby run on a thread of its own, stopped at the end."""
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        standby.stop()
+        thread.join(TIMEOUT_S)
+
+
+@contextmanager
 def standing_by(
     where: Path, port: int, config: StoreConfig = PAIR, token: str = TOKEN
 ) -> Iterator[StandBy]:
     """A standby that runs on a thread of its own, stopped at the end."""
     standby = StandBy(where, config, PeerAddress("127.0.0.1", port, token))
-    thread = threading.Thread(target=standby.run)
-    thread.start()
-    try:
+    with on_a_thread(standby, standby.run):
         yield standby
-    finally:
-        standby.stop()
-        thread.join(TIMEOUT_S)
 
 
 def port_of(port: StandbyPort) -> int:

@@ -19,7 +19,7 @@ from sparkstore.standby.stand_by import PeerAddress, StandBy
 from sparkstore.tables.schema import SCHEMA_VERSION
 from tests.support.amqp.certificates import Authority
 from tests.support.roots.logs import TIMEOUT_S, until, write
-from tests.support.roots.pairs import PAIR, TOKEN, port_of, serving, standing_by
+from tests.support.roots.pairs import PAIR, TOKEN, on_a_thread, port_of, serving, standing_by
 
 pytestmark = pytest.mark.slow
 
@@ -39,13 +39,8 @@ def running(where: Path, address: PeerAddress) -> Iterator[StandBy]:
             ended.append(str(reason))
             standby._trouble = str(reason)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with on_a_thread(standby, run):
         yield standby
-    finally:
-        standby.stop()
-        thread.join(TIMEOUT_S)
 
 
 @pytest.mark.parametrize(

@@ -32,15 +32,20 @@ class _Silent(PeerAddress):
         return super().connect()
 
 
-def test_a_primary_that_does_not_answer_holds_up_no_take_over(tmp_path: Path) -> None:
+def in_step_with_nobody(folder: Path) -> Holder:
+    """Leave a standby at `folder/b` whose primary is gone; what the witness says of the two."""
     with (
-        serving(tmp_path / "a") as (log, port),
-        standing_by(tmp_path / "b", port_of(port)) as standby,
+        serving(folder / "a") as (log, port),
+        standing_by(folder / "b", port_of(port)) as standby,
     ):
         until(lambda: standby.is_live)
         write(log, 1, 3)
-        root_id = open_root(tmp_path / "b").identity.root_id
-    holder = Holder("the primary", 0, "w", 0.1, in_step=root_id)
+        root_id = open_root(folder / "b").identity.root_id
+    return Holder("the primary", 0, "w", 0.1, in_step=root_id)
+
+
+def test_a_primary_that_does_not_answer_holds_up_no_take_over(tmp_path: Path) -> None:
+    holder = in_step_with_nobody(tmp_path)
     (tmp_path / "primary.json").write_text(json.dumps(asdict(holder)))
     address = _Silent("127.0.0.1", 1, "a token")
     cut_off = StandBy(tmp_path / "b", replace(PAIR, witness=str(tmp_path)), address)
@@ -63,14 +68,7 @@ class _AnswerLost(FolderPlace):
 
 
 def test_a_take_over_whose_answer_is_lost_is_finished(tmp_path: Path) -> None:
-    with (
-        serving(tmp_path / "a") as (log, port),
-        standing_by(tmp_path / "b", port_of(port)) as standby,
-    ):
-        until(lambda: standby.is_live)
-        write(log, 1, 3)
-        root_id = open_root(tmp_path / "b").identity.root_id
-    holder = Holder("the primary", 0, "w", 0.1, in_step=root_id)
+    holder = in_step_with_nobody(tmp_path)
     place = _AnswerLost(tmp_path)
     assert place.put_if_absent(packed(holder))
     cut_off = StandBy(

@@ -19,7 +19,7 @@ from sparkstore.exit_codes import ExitCode
 from sparkstore.log.writer import Log
 from sparkstore.standby.stand_by import PeerAddress, StandBy
 from tests.support.roots.logs import TIMEOUT_S, fact, facts_in, opened, until, write
-from tests.support.roots.pairs import PAIR, TOKEN, port_of, serving, standing_by
+from tests.support.roots.pairs import PAIR, TOKEN, on_a_thread, port_of, serving, standing_by
 
 pytestmark = pytest.mark.slow
 WITH_PEER = replace(PAIR, peer="tcp:127.0.0.1:1", witness_lease_s=600.0)
@@ -53,13 +53,8 @@ def taking_over(
             with opened(where, config):
                 meanwhile()
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with on_a_thread(standby, run):
         yield standby
-    finally:
-        standby.stop()
-        thread.join(TIMEOUT_S)
 
 
 def test_a_switch_hands_over_all_that_was_confirmed_and_confirms_no_more(
