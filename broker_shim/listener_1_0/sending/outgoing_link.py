@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -224,10 +224,13 @@ class OutgoingLink:
 
     def _undecided(self) -> list[tuple[SentRun, TakenRun]]:
         """List what is not decided about here, in the order in which it was sent."""
-        runs = sorted(self._link.runs, key=lambda run: (run.number < 0, run.number))
-        return [
-            (run, run.held) for run in runs if run.held is not None and run.held.decision is None
-        ]
+        return sorted(self._held(), key=lambda held: (held[0].number < 0, held[0].number))
+
+    def _held(self) -> Iterator[tuple[SentRun, TakenRun]]:
+        """Find the same in no order, so that who looks for one may stop there."""
+        for run in self._link.runs:
+            if run.held is not None and run.held.decision is None:
+                yield run, run.held
 
     def drop(self, run: SentRun) -> None:
         """Drop a delivery that was broken off: nothing is to be decided about it any more."""
@@ -238,8 +241,7 @@ class OutgoingLink:
         accepted: list[tuple[SentRun, TakenRun]] = []
         is_sending = self._outlet.is_sending
         for run in runs:
-            taken = run.held
-            if taken is None:
+            if (taken := run.held) is None:
                 continue
             if taken.decision is not None:
                 self._retirements.note_disposition(run)
@@ -369,7 +371,7 @@ class OutgoingLink:
 
         What the peer settled is acted on in this turn or the next, or goes with its link.
         """
-        for run, taken in self._undecided():
+        for run, taken in self._held():
             if message_id in taken.message_ids and (self._link.is_gone or not run.is_settled):
                 at = taken.message_ids.index(message_id)
                 self._give_back_acquired(self._link.part(run, at, 1), nobody)
