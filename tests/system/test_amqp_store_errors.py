@@ -91,7 +91,7 @@ def run(
                 stops[0]()
 
         monkeypatch.setattr(command, "announce", announce)
-        monkeypatch.setattr(command, "_handle_signals", handle_signals)
+        monkeypatch.setattr(command, "handle_signals", handle_signals)
         thread = threading.Thread(target=run_client)
         thread.start()
         settings = BrokerSettings(probe_interval_s=0.01)
