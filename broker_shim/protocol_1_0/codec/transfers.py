@@ -18,8 +18,9 @@ _PLAIN = bytes((0, 0x53, 0x14, 0xC0))
 _START_BYTES = 14
 _WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
 _LAYOUTS = {0: "0s", 1: "B", 4: "I"}
-_BOOLEANS = {0x41: True, 0x42: False}
-_VBIN8, _FALSE = 0xA0, 0x42
+_SETTLED = {b"": False, b"A": True, b"AB": True, b"B": False, b"BB": False}
+"""What `settled` and `more` may be, as clients write them that leave out what is the default."""
+_VBIN8 = 0xA0
 
 
 class WholeDeliveries(NamedTuple):
@@ -119,7 +120,7 @@ def whole_deliveries(
 
 
 def _head(encoded: bytes, at: int, count: int, end: int) -> _Head:
-    """The first frame of a run: handle, id, tag, format, settled, perhaps more.
+    """The first frame of a run: handle, id, tag, format, perhaps settled, perhaps more.
 
     Args:
         encoded: Bytes that hold the frame.
@@ -135,15 +136,14 @@ def _head(encoded: bytes, at: int, count: int, end: int) -> _Head:
     tag_at = id_at + 1 + _WIDTHS[encoded[id_at]]
     tag_end = tag_at + 2 + encoded[tag_at + 1]
     last = tag_end + 1 + _WIDTHS[encoded[tag_end]]
-    settled = _BOOLEANS[encoded[last]]
+    is_settled = _SETTLED[encoded[last:end]]
     is_plain = (
         encoded[tag_at] == _VBIN8
         and not any(encoded[tag_end + 1 : last])  # the format: 0 is AMQP's own, and common
-        and (count == 5 or (count == 6 and encoded[last + 1] == _FALSE))  # no more to come
         and last + count - 4 == end
     )
     if not is_plain:
         raise KeyError(count)
     handle = number(encoded[at + 1 : id_at], "big")
     delivery_id = number(encoded[id_at + 1 : tag_at], "big")
-    return _Head(handle, delivery_id, settled, id_at + 1, tag_at, tag_at + 2, tag_end, end)
+    return _Head(handle, delivery_id, is_settled, id_at + 1, tag_at, tag_at + 2, tag_end, end)
