@@ -149,7 +149,9 @@ class Place:
         line = re.sub(r"\bOTHER\b", str(self.folder / "other"), line)
         if "7f3a91c2" in line:
             line = line.replace("7f3a91c2", self._operation())
-        return line.replace("--close 7", f"--close {self._connection()}")
+        if "--close 7" in line:
+            line = line.replace("--close 7", f"--close {self._connection()}")
+        return line
 
     def at_rest(self, line: str) -> str:
         """Return a line that serves a root, as it is for one that nobody serves."""

@@ -34,7 +34,7 @@ IMPORTED = (
     "broker_shim.service.service",
     "broker_shim.store.delta",
     "broker_shim.store.remote",
-    "sparkstore.cli.administration.queues",
+    "sparkstore.cli.command_line",
 )
 _MAX_REQUEST = 1 << 18
 _DESCRIPTORS = array.array("i", (0, 0)).itemsize * 2
