@@ -6,7 +6,7 @@
     exchanges/               headers exchanges, alternate exchanges
     queues/                  who gets which message next: pure
     storage/                 the store as the loop sees it
-    settlement, dead_letter_log, last_value_queues, queue_deletion, bulk_operations, administration
+    settlement, dead_letters, last_value_queues, queue_deletion, bulk_operations, administration
     served_queues            the queues that all of its parts serve, and who owns some
     header_scan, selector_compiler          selectors over what waits, in slices
 

@@ -15,14 +15,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from broker_shim.broker.dead_letter_log import DeadLetterLog
+from broker_shim.broker.dead_letters import DeadLetters
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.publications import Publish
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
-from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.interface import Queue, StoredMessage
+from broker_shim.store.interface import StoredMessage
 from sparkstore.core.queue_arguments import QueueTerms
 from sparkstore.operations import bulk
 from sparkstore.operations.bulk import (
@@ -56,25 +55,26 @@ class _Decided(NamedTuple):
 
 
 class BulkOperations:
-    """Carries out requests. On the loop's thread only."""
+    """Carries out requests. On the loop's thread only.
+
+    Attributes:
+        served: The queues that messages are moved, purged and put on.
+    """
 
     def __init__(
         self,
         served: ServedQueues,
-        dead_letter_log: DeadLetterLog,
-        create_queue: Callable[[Queue, OnComplete], None],
+        dead_letters: DeadLetters,
         publish: Publish,
     ) -> None:
         """Begin with no request under way.
 
         Args:
-            served: The queues that messages are moved, purged and put on.
-            dead_letter_log: Told of each message that died.
-            create_queue: Creates a queue; used for dead letters.
+            served: The queues of the virtual host.
+            dead_letters: Counts the messages that died, and has their queues made.
             publish: Puts one message on queues, all or none.
         """
-        self._served, self._dead_letter_log = served, dead_letter_log
-        self._create_queue, self._publish = create_queue, publish
+        self.served, self._dead_letters, self._publish = served, dead_letters, publish
 
     def run(self, request: Request, on_answer: OnAnswer) -> None:
         """Carry out a request; `on_answer` when that is durable, or why it was not done.
@@ -87,7 +87,7 @@ class BulkOperations:
         except InvalidRequest as refusal:
             on_answer(refusal, Answer())
             return
-        decided = self._decide(request, target, self._served.queues[request.queue])
+        decided = self._decide(request, target, self.served.queues[request.queue])
         if not decided.steps:
             on_answer(None, decided.answer)
             return
@@ -98,14 +98,11 @@ class BulkOperations:
 
         def created(error: StoreError | None) -> None:
             if error is None:
-                self._served.calls.together(decided.steps, done)
+                self.served.calls.together(decided.steps, done)
             else:
                 done(error)
 
-        if target is None or target in self._served.queues:
-            created(None)
-        else:
-            self._create_queue(Queue(target), created)
+        self._dead_letters.make_queue(target, created)
 
     def put(self, queue: str, messages: Sequence[MessageDraft], on_answer: OnAnswer) -> None:
         """Put new messages on a queue, all or none."""
@@ -122,14 +119,14 @@ class BulkOperations:
 
         def done(error: StoreError | None, made: list[StoredMessage]) -> None:
             if error is None:
-                self._served.metrics.enqueued += len(made)
+                self.served.metrics.enqueued += len(made)
                 for message in made:
                     header = message.header
-                    arrived = self._served.arrived
+                    arrived = self.served.arrived
                     arrived(queue, message.message_id, header.priority, durable=header.durable)
             on_answer(error, Answer(done=len(made)))
 
-        self._served.calls.puts.put_all(messages, queue, done)
+        self.served.calls.puts.put_all(messages, queue, done)
 
     def end_if_due(self, queue: QueueDispatch, message_id: int) -> None:
         """Take a message that waits off its queue if it may not stay there: to the dead letters.
@@ -137,7 +134,7 @@ class BulkOperations:
         Called when a message was given back. That is when it may have failed once too often, and
         what is found expired while it is handed out is given back for this.
         """
-        entry = self._served.calls.entry(queue.name, message_id)
+        entry = self.served.calls.entry(queue.name, message_id)
         if entry is None or queue.arguments.reason_to_end(entry, _now_us()) is None:
             return
         request = Request(Action.DEAD_LETTER, queue.name, (message_id,))
@@ -152,7 +149,7 @@ class BulkOperations:
             self.run(request, partial(_note, request))
 
     def _terms(self, name: str) -> QueueTerms | None:
-        queue = self._served.queues.get(name)
+        queue = self.served.queues.get(name)
         return None if queue is None else QueueTerms(queue.is_kept, queue.arguments)
 
     def _decide(self, request: Request, target: str | None, queue: QueueDispatch) -> _Decided:
@@ -160,7 +157,7 @@ class BulkOperations:
         # Out of dispatch first: no consumer gets one between its decision and the commit.
         withdrawn = queue.withdraw(dict.fromkeys(request.message_ids))
         answer = Answer(left=withdrawn.left, gone=withdrawn.gone)
-        calls, now_us = self._served.calls, _now_us()  # one: then their annotations are alike
+        calls, now_us = self.served.calls, _now_us()  # one: then their annotations are alike
         decided = _Decided([], [], answer)
         room = self._room(target) if request.action is Action.REDRIVE else None
         for message_id in withdrawn.held:
@@ -184,21 +181,21 @@ class BulkOperations:
             else:
                 queue.released(message_id, delivery_failed=False)
                 answer = answer.plus(Answer(left=1))
-        self._served.wanted(queue.name)
+        self.served.wanted(queue.name)
         return decided._replace(answer=answer)
 
     def _room(self, target: str | None) -> Room:
         """Count what is on a queue, also what has not arrived yet."""
         assert target is not None
-        calls = self._served.calls
+        calls = self.served.calls
         depth, byte_count = len(calls.message_ids(target)), calls.bytes_and_oldest(target)[0]
-        return Room(self._served.queues[target].arguments, depth, byte_count)
+        return Room(self.served.queues[target].arguments, depth, byte_count)
 
     def _ended(
         self, request: Request, target: str | None, decided: _Decided, error: StoreError | None
     ) -> None:
         """Finish a request: what moved leaves its place for the target, or goes back."""
-        queue = self._served.queues.get(request.queue)
+        queue = self.served.queues.get(request.queue)
         put = {message_id for message_id, step in decided.steps if isinstance(step, Enqueue)}
         takes = ((message_id, it) for message_id, it in decided.steps if isinstance(it, Dequeue))
         kinds = {message_id: it.outcome["outcome"] for message_id, it in takes}
@@ -211,16 +208,16 @@ class BulkOperations:
             elif queue is not None:
                 queue.removed((message_id,), kinds.get(message_id, "other"))
             if error is None and target is not None and message_id in put:
-                self._served.arrived(target, message_id, priority, durable=durable)
-        self._served.wanted(request.queue)
+                self.served.arrived(target, message_id, priority, durable=durable)
+        self.served.wanted(request.queue)
 
     def _count(self, request: Request, decided: _Decided) -> None:
         if request.action is not Action.DEAD_LETTER:
-            self._served.metrics.moved += len(decided.moving)
+            self.served.metrics.moved += len(decided.moving)
             return
         for message_id, step in decided.steps:
             if isinstance(step, Dequeue):
-                self._dead_letter_log.note(message_id, step)
+                self._dead_letters.note(message_id, step)
 
 
 def _now_us() -> int:

@@ -14,9 +14,9 @@ from typing import Protocol
 from broker_shim.broker.address import ExchangeNode
 from broker_shim.broker.administration import Administration, QueueChanges
 from broker_shim.broker.bulk_operations import BulkOperations
-from broker_shim.broker.dead_letter_log import DeadLetterLog
-from broker_shim.broker.delivery.delivery_locks import LockTimer
-from broker_shim.broker.delivery.taken_run import wall_us
+from broker_shim.broker.dead_letters import DeadLetters
+from broker_shim.broker.delivery.delivery_locks import ConsumerLocks, LockTimer
+from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.exchanges.alternate_routing import alternate_routing_of
 from broker_shim.broker.header_scan import HeaderScan
@@ -39,10 +39,11 @@ from broker_shim.broker.selector_compiler import SelectorCompiler
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.settlement import Settlement
-from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.storage.loop import Later, wall_us
 from broker_shim.broker.storage.publications import Publications
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.storage.store_puts import Operation, Staged
+from broker_shim.broker.transactions.unit_of_work import UnitOfWork
 from broker_shim.broker.unfinished_messages import Unfinished
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
@@ -73,7 +74,7 @@ class Broker(ServedQueues):
         lock_timer: Knows when consumers have had messages for too long.
         settlement: Makes durable what consumers decided.
         undelivered: Decides what becomes of messages that are not sent.
-        dead_letter_log: Counts the messages that may not stay on their queue.
+        dead_letters: Counts the messages that may not stay on their queue.
         bulk: Moves, purges and puts messages, many at a time.
         last_value_queues: Has newer messages take the place of older ones.
         selector_compiler: Compiles selectors in slices.
@@ -103,9 +104,9 @@ class Broker(ServedQueues):
         self._before_dispatch: list[Callable[[], None]] = []
         self._creating: dict[str, list[OnComplete]] = {}
         self.unfinished, self.publications = Unfinished(settings), Publications(self, self.publish)
-        self.dead_letter_log = DeadLetterLog(metrics, self.queues)
         create, destroy = self.create_queue, self.destroy_queue
-        self.bulk = BulkOperations(self, self.dead_letter_log, create, self.publish)
+        self.dead_letters = DeadLetters(metrics, self.queues, create)
+        self.bulk = BulkOperations(self, self.dead_letters, self.publish)
         self.placements = Placements(self)
         self.lock_timer = LockTimer(later)
         self.settlement = Settlement(self, self.bulk.end_if_due)
@@ -133,6 +134,18 @@ class Broker(ServedQueues):
     def open_count(self) -> int:
         """The number of calls under way, and of decisions that the store has yet to take."""
         return self.calls.open_count + self.settlement.waiting_count
+
+    def holdings(
+        self, queue: QueueDispatch, holder: str, take_back: Callable[[int], None]
+    ) -> ConsumerHoldings:
+        """Make what one consumer holds of a queue: nothing yet; `take_back` ends a lock."""
+        locks = ConsumerLocks(self.lock_timer, queue, take_back)
+        parts = self, self.settlement, self.dead_letters
+        return ConsumerHoldings(*parts, queue, holder, locks)
+
+    def unit_of_work(self) -> UnitOfWork:
+        """Begin a unit of work of a client."""
+        return UnitOfWork(self, self.last_value_queues)
 
     def publish(
         self,

@@ -33,7 +33,7 @@ class Amqp010Listener:
         timeout_s = broker.settings.transaction_timeout_s
         self.branches = OpenBranches(broker.later, timeout_s, broker.xid_claims)
         self.transactions = OpenTransactions(broker.later, timeout_s)
-        self.in_doubt = Branches(broker)
+        self.in_doubt = Branches(broker, broker.settlement)
         self._sessions: dict[tuple[str, bytes], Amqp010Session] = {}
         self._kept: dict[str, set[bytes]] = {}
 

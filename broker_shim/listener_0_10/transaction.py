@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import Later
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.unit_of_work import Promise, UnitOfWork, nobody
@@ -98,7 +99,7 @@ class AcceptedDelivery:
         """The queue and the id of the accepted message. See `SettledWork`."""
         return [(self.queue, self.message_id)]
 
-    def operations(self, broker: Broker) -> list[Operation]:  # noqa: ARG002
+    def operations(self, served: ServedQueues) -> list[Operation]:  # noqa: ARG002
         """Make the dequeue of the accepted message. See `SettledWork`."""
 
         def dequeue(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
@@ -106,12 +107,12 @@ class AcceptedDelivery:
 
         return [dequeue]
 
-    def committed(self, broker: Broker) -> None:
+    def committed(self, served: ServedQueues) -> None:
         """Take the message, which is dequeued durably, off its queue. See `SettledWork`."""
-        dispatch = broker.queues.get(self.queue)
+        dispatch = served.queues.get(self.queue)
         if dispatch is not None:
             dispatch.removed((self.message_id,), "accepted")
-        broker.metrics.accepted += 1
+        served.metrics.accepted += 1
         self.on_committed()
 
     def promised(self) -> None:
@@ -138,7 +139,7 @@ class SessionTransaction:
         self._broker, self._metrics, self.gives_back = broker, broker.metrics, gives_back
         self.on_begun: Callable[[], None] = _nothing
         self.on_ended: Callable[[], None] = _nothing
-        self._work = UnitOfWork(broker)
+        self._work = broker.unit_of_work()
         self._bytes = 0
 
     @property
@@ -207,7 +208,7 @@ class SessionTransaction:
         return decided
 
     def _begin_anew(self) -> UnitOfWork:
-        work, self._work = self._work, UnitOfWork(self._broker)
+        work, self._work = self._work, self._broker.unit_of_work()
         self._bytes = 0
         self.on_ended()
         return work

@@ -12,7 +12,7 @@ from broker_shim.amqp_1_0.composites import (
     Rejected,
     Released,
 )
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.listener_1_0.messages.annotations import encoded_annotations
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
@@ -69,14 +69,14 @@ def rejection(outcome: Rejected) -> dict[str, str]:
     return detail
 
 
-def kept_of(broker: Broker, queue: str, message_id: int, outcome: Modified) -> Annotations | None:
+def kept_of(calls: StoreCalls, queue: str, message_id: int, state: Modified) -> Annotations | None:
     """The annotations of an entry with those of an outcome; None if they stay as they are.
 
     They are as many as fit (`MAX_ANNOTATIONS_BYTES`), however often a message comes back: an
     outcome that says more than that counts without its annotations.
     """
-    given = encoded_annotations(outcome.message_annotations)
-    entry = broker.calls.entry(queue, message_id) if given else None
+    given = encoded_annotations(state.message_annotations)
+    entry = calls.entry(queue, message_id) if given else None
     if entry is None:
         return None
     together = merged(entry.detail, given)

@@ -34,8 +34,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker_shim.broker.delivery.taken_run import wall_us
 from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import wall_us
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import ENDED, NotNow, StoreError
 from broker_shim.service.members import given_back_step, held_by

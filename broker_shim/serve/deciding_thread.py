@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.broker.delivery.taken_run import wall_us
+from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.operations.expiry_timer import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.queues.recovered_order import in_order_of_delivery
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.storage.loop import Loop, wall_us
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import wait_for
@@ -112,10 +112,10 @@ class DecidingThread:
         """Start the broker that decides, if none is there, and return it. See `Decider.decide`."""
         return self.dispatcher.start()
 
-    def _decider(self) -> Broker | None:
-        """The broker, which decides from now on; None while a Broker-J host does, or may."""
+    def _decider(self) -> BulkOperations | None:
+        """Those of the broker, which decides now; None while a Broker-J host does, or may."""
         try:
-            return self.decide()
+            return self.decide().bulk
         except StoreError:
             return None
 

@@ -15,8 +15,8 @@ from functools import partial
 
 from broker_shim.broker.header_scan import BatchSize, headers_of
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.header_reader import ReadHeaders
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.selectors import Selector
 from broker_shim.store.interface import Entry
@@ -35,12 +35,12 @@ class BrowseCursor:
 
     def __init__(
         self,
-        broker: Broker,
+        served: ServedQueues,
         queue: QueueDispatch,
         selector: Selector | None,
         on_found: Callable[[], None],
     ) -> None:
-        self._broker, self._queue, self._selector = broker, queue, selector
+        self._served, self._queue, self._selector = served, queue, selector
         self._on_found, self._is_let_go = on_found, False
         self._cursor, self._size = queue.cursor(), BatchSize()
         self.ready: deque[int] = deque()
@@ -82,18 +82,18 @@ class BrowseCursor:
                 return
             if error is not None:
                 _log.warning("%r is not looked at now: %s", self._queue.name, error)
-                self._broker.again(partial(self._read, batch, selector))
+                self._served.again(partial(self._read, batch, selector))
                 return
             self.is_reading = False
             self._judge(batch, headers, selector)
             self._on_found()
 
         if not self._is_let_go:
-            self._broker.calls.read_headers(batch, read)
+            self._served.calls.read_headers(batch, read)
 
     def _judge(self, batch: Sequence[int], read: ReadHeaders, selector: Selector) -> None:
         began_s = time.monotonic()
-        headers = headers_of(self._broker.headers, batch, read).items()
+        headers = headers_of(self._served.headers, batch, read).items()
         wanted = [i for i, header in headers if header is not None and selector.fits(header.get)]
         self._size.took(time.monotonic() - began_s, len(batch))
         self._add(wanted)

@@ -24,12 +24,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker_shim.broker.delivery.content_line import ContentLine
-from broker_shim.broker.delivery.delivery_locks import ConsumerLocks
+from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.outlet import Outlet, ResumingOutlet
-from broker_shim.broker.delivery.taken_run import TakenRun, taken, wall_us
-from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.delivery.taken_run import TakenRun, taken
+from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.queues.selective_cursor import Consumer
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.storage.loop import wall_us
 from broker_shim.completion import after
 from broker_shim.errors import CorruptData, NotNow, StoreError
 
@@ -50,11 +50,10 @@ class ConsumerDelivery:
 
     def __init__(
         self,
-        broker: Broker,
-        queue: QueueDispatch,
+        holdings: ConsumerHoldings,
+        undelivered: Undelivered,
         consumer: Consumer,
         outlet: Outlet,
-        locks: ConsumerLocks,
         *,
         is_settled: bool,
         resuming: ResumingOutlet | None = None,
@@ -63,23 +62,22 @@ class ConsumerDelivery:
         """Begin with no message on its way.
 
         Args:
-            broker: The virtual host.
-            queue: The queue that is consumed.
+            holdings: What the consumer holds of its queue.
+            undelivered: Decides what becomes of what is not sent.
             consumer: Who takes its messages.
             outlet: Where they go out.
-            locks: Told what the consumer has to settle.
             is_settled: A message leaves its queue before it is sent; so it is never in pieces.
             resuming: The outlet, if its client has messages in pieces, and again.
             now_us: Tells the time, UTC µs.
         """
-        self._broker, self._queue, self._outlet = broker, queue, outlet
-        self._locks = locks
-        self._calls, self._metrics = broker.calls, broker.metrics
-        self._settlement, self._undelivered = broker.settlement, broker.undelivered
+        served, self._locks = holdings.served, holdings.locks
+        self._served, self._queue, self._outlet = served, holdings.queue, outlet
+        self._calls, self._metrics = served.calls, served.metrics
+        self._settlement, self._undelivered = holdings.settlement, undelivered
         self._consumer, self._holder = consumer, consumer.holder
         self._resuming, self._now_us = resuming, now_us
         self._is_settled, self._is_whole = is_settled, is_settled or resuming is None
-        self._line = ContentLine(broker.calls, self._arrived, self._failed, self._went)
+        self._line = ContentLine(served.calls, self._arrived, self._failed, self._went)
         self._returning = 0
         self.count = self.byte_count = 0
         self._is_gone = self._is_let_go = False
@@ -171,7 +169,7 @@ class ConsumerDelivery:
 
     @property
     def _is_over(self) -> bool:
-        return self._outlet.is_gone or self._broker.is_stopping
+        return self._outlet.is_gone or self._served.is_stopping
 
     def _arrived(self, run: TakenRun) -> None:
         """Decide about messages whose turn it is: what is true of all of a run is decided once."""
@@ -270,12 +268,12 @@ class ConsumerDelivery:
             self._metrics.sent(run.facts.came_at, self._now_us())
             self._line.go()
         else:
-            self._broker.later(0.0, self._line.go)
+            self._served.later(0.0, self._line.go)
             self._let_go()
 
     def large_failed(self, run: TakenRun, error: StoreError) -> None:
         """Decide about a large message that was broken off, as its rest cannot be read."""
-        self._broker.later(0.0, self._line.go)
+        self._served.later(0.0, self._line.go)
         self._failed(run, error)
         self._let_go()
 
@@ -302,7 +300,7 @@ class ConsumerDelivery:
                 self._resuming.keep(message_id, delay_s)
             elif self._is_settled and not self._queue.is_acquired(message_id):
                 not_taken = partial(self._undelivered.not_taken, self._queue, message_id)
-                self._broker.later(delay_s, not_taken)
+                self._served.later(delay_s, not_taken)
             else:
                 give_back = self._settlement.give_back
                 give_back(message_id, self._queue.name, self._holder, failed=False, delay_s=delay_s)
@@ -331,7 +329,7 @@ class ConsumerDelivery:
         if isinstance(error, NotNow):
             for message_id in run.message_ids:
                 _log.warning("message %d of %r: %s", message_id, self._queue.name, error)
-            self._put_back(run, delay_s=self._broker.settings.probe_interval_s)
+            self._put_back(run, delay_s=self._served.settings.probe_interval_s)
         elif isinstance(error, CorruptData):
             self._left_held(run, error)
         else:

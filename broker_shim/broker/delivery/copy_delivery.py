@@ -12,9 +12,10 @@ from functools import partial
 
 from broker_shim.broker.delivery.content_line import ContentLine
 from broker_shim.broker.delivery.outlet import CopyOutlet
-from broker_shim.broker.delivery.taken_run import TakenRun, taken, wall_us
+from broker_shim.broker.delivery.taken_run import TakenRun, taken
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.storage.loop import wall_us
 from broker_shim.errors import InvalidRequest, NotNow, StoreError
 from broker_shim.store.interface import Entry
 
@@ -30,7 +31,7 @@ class CopyDelivery:
 
     def __init__(
         self,
-        broker: Broker,
+        served: ServedQueues,
         queue: QueueDispatch,
         holder: str,
         outlet: CopyOutlet,
@@ -38,9 +39,9 @@ class CopyDelivery:
         is_whole: bool,
     ) -> None:
         """Bring nothing yet; `is_whole`: a message is never sent in pieces."""
-        self._broker, self._queue, self._holder, self._outlet = broker, queue, holder, outlet
-        self._calls, self._metrics, self._is_whole = broker.calls, broker.metrics, is_whole
-        self._line = ContentLine(broker.calls, self._show, self._missing, self._went)
+        self._served, self._queue, self._holder, self._outlet = served, queue, holder, outlet
+        self._calls, self._metrics, self._is_whole = served.calls, served.metrics, is_whole
+        self._line = ContentLine(served.calls, self._show, self._missing, self._went)
         self.count = 0
         self._is_gone = self._is_let_go = False
 
@@ -97,7 +98,7 @@ class CopyDelivery:
         """Try again later to read a message, or never show it."""
         if isinstance(error, NotNow) and not self._outlet.is_gone:
             self._line.hold()
-            self._broker.again(partial(self._again, run))
+            self._served.again(partial(self._again, run))
         else:
             if not isinstance(error, InvalidRequest | NotNow):
                 self._cannot_be_read(run, error)
@@ -113,7 +114,7 @@ class CopyDelivery:
     def _show(self, run: TakenRun) -> None:
         [has_expired] = run.has_expired(wall_us())
         if self._outlet.is_gone or has_expired:
-            self._broker.undelivered.expired(has_expired)
+            self._metrics.expired += has_expired
             self._pass_over(run)
             return
         try:
@@ -142,4 +143,4 @@ class CopyDelivery:
             return
         self._outlet.went()
         if not self.count and not self._outlet.is_gone:
-            self._broker.wanted(self._queue.name)  # on with the look, when the loop comes round
+            self._served.wanted(self._queue.name)  # on with the look, when the loop comes round

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from broker_shim.broker.dead_letters import DeadLetters
 from broker_shim.broker.delivery.delivery_locks import ConsumerLocks
 from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
-from broker_shim.broker.settlement import OnRemoved
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.settlement import OnRemoved, Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import Annotations
@@ -22,16 +23,25 @@ class ConsumerHoldings:
     that ends without `locks.close` would be a cycle, which only Python's collector finds.
 
     Attributes:
+        served: The queues of the virtual host.
+        queue: The one that the messages are on.
+        holder: The name by which the store knows the consumer.
+        settlement: Makes durable what the consumer decides.
         locks: How long the consumer has each of them.
     """
 
     def __init__(
-        self, broker: Broker, queue: QueueDispatch, holder: str, take_back: Callable[[int], None]
+        self,
+        served: ServedQueues,
+        settlement: Settlement,
+        dead_letters: DeadLetters,
+        queue: QueueDispatch,
+        holder: str,
+        locks: ConsumerLocks,
     ) -> None:
-        self._broker, self._queue, self._holder = broker, queue, holder
-        self.locks = ConsumerLocks(broker.lock_timer, queue, take_back)
-        self._calls, self._metrics = broker.calls, broker.metrics
-        self._settlement = broker.settlement
+        self.served, self.queue, self.holder, self.locks = served, queue, holder, locks
+        self.settlement, self._dead_letters = settlement, dead_letters
+        self._calls, self._metrics = served.calls, served.metrics
 
     def accept(self, message_ids: Sequence[int], on_done: OnRemoved) -> None:
         """Take accepted messages off their queue; `on_done` is told of some at a time."""
@@ -42,7 +52,7 @@ class ConsumerHoldings:
             self.forget(ids)
             on_done(ids, outcomes)
 
-        self._settlement.remove(message_ids, self._queue.name, self._holder, done)
+        self.settlement.remove(message_ids, self.queue.name, self.holder, done)
 
     def reject(
         self, consumer: Consumer, message_id: int, reason: Mapping[str, str], on_done: OnComplete
@@ -61,8 +71,12 @@ class ConsumerHoldings:
             self._metrics.rejected += error is None
             on_done(error)
 
-        rejection = Rejection(self._broker, self._queue, message_id, self._holder, reason)
-        rejection.run(consumer, done)
+        self.rejection(message_id, reason).run(consumer, done)
+
+    def rejection(self, message_id: int, reason: Mapping[str, str]) -> Rejection:
+        """Make the rejection of a message, with what its client said of why."""
+        parts = self.served, self.settlement, self._dead_letters
+        return Rejection(*parts, self.queue, message_id, self.holder, reason)
 
     def give_back(
         self,
@@ -74,14 +88,20 @@ class ConsumerHoldings:
     ) -> None:
         """Make a message available again. See `Settlement.give_back`."""
         self.locks.end((message_id,))
-        self._settlement.give_back(
+        self.settlement.give_back(
             message_id,
-            self._queue.name,
-            self._holder,
+            self.queue.name,
+            self.holder,
             failed=failed,
             on_done=on_done,
             annotations=annotations,
         )
+
+    def released(self, message_ids: Sequence[int], *, failed: bool) -> None:
+        """Let messages wait again that a transaction has given back."""
+        self._metrics.released += len(message_ids)
+        for message_id in message_ids:
+            self.settlement.released(message_id, self.queue, failed=failed)
 
     def forget(self, message_ids: Sequence[int]) -> None:
         """Let the content of messages go from memory."""

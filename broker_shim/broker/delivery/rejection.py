@@ -8,15 +8,17 @@ it goes off its queue, and stays in history.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
+from broker_shim.broker.dead_letters import DeadLetters
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.settlement import Settlement
+from broker_shim.broker.storage.loop import wall_us
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import Entry, Queue
+from broker_shim.store.interface import Entry
 from sparkstore.core.annotations import REJECTED, Death
 from sparkstore.operations.bulk import Dequeue, Enqueue, buried, rerouted
 
@@ -31,15 +33,17 @@ class Rejection:
 
     def __init__(
         self,
-        broker: Broker,
+        served: ServedQueues,
+        settlement: Settlement,
+        dead_letters: DeadLetters,
         queue: QueueDispatch,
         message_id: int,
         holder: str,
         reason: Mapping[str, str],
     ) -> None:
         """Say who rejected it, and what was told of why: condition, description."""
-        self._broker, self._queue, self._message_id = broker, queue, message_id
-        self._calls, self._settlement = broker.calls, broker.settlement
+        self._served, self._queue, self._message_id = served, queue, message_id
+        self._calls, self._settlement, self._dead_letters = served.calls, settlement, dead_letters
         self._holder, self._told = holder, reason
         self._steps: Sequence[Enqueue | Dequeue] = ()
         self._priority = 0
@@ -56,8 +60,7 @@ class Rejection:
         entry = calls.entry(name, self._message_id)
         if entry is not None:
             reason = (self._told.get("condition"), self._told.get("description"))
-            at = time.time_ns() // 1000
-            death = Death(name, REJECTED, entry.delivery_count + 1, at, *reason)
+            death = Death(name, REJECTED, entry.delivery_count + 1, wall_us(), *reason)
             self._priority = entry.priority
             self._steps = (
                 self._rerouted(death, self.exchange, entry)
@@ -76,23 +79,20 @@ class Rejection:
 
     def _rerouted(self, death: Death, exchange: str, entry: Entry) -> Sequence[Enqueue | Dequeue]:
         header = self._calls.header(self._message_id)
-        targets = self._broker.alternates(exchange, header, self._message_id, self._queue.name)
+        targets = self._served.alternates(exchange, header, self._message_id, self._queue.name)
         return rerouted(death, exchange, targets, entry, self._holder)
 
     def make_target(self, on_done: OnComplete) -> None:
         """Have the dead-letter queue, if there is to be one."""
-        if self.target is None or self.target in self._broker.queues:
-            on_done(None)
-        else:
-            self._broker.create_queue(Queue(self.target), on_done)
+        self._dead_letters.make_queue(self.target, on_done)
 
     def is_done(self) -> None:
         """Put the message, which is durable there now, on its target's queue."""
         for step in self._steps:
             if isinstance(step, Dequeue):
-                self._broker.dead_letter_log.note(self._message_id, step)
+                self._dead_letters.note(self._message_id, step)
             else:
-                self._broker.arrived(step.queue, self._message_id, self._priority)
+                self._served.arrived(step.queue, self._message_id, self._priority)
 
     def _leave(self, on_done: OnComplete) -> None:
         """Have the store reject the message, once."""
@@ -118,7 +118,7 @@ class Rejection:
         message_id, queue = self._message_id, self._queue
 
         def done(error: StoreError | None) -> None:
-            if self._broker.serves(queue):
+            if self._served.serves(queue):
                 entry = self._calls.entry(queue.name, message_id)
                 if error is not None and entry is not None and entry.acquired_by == self._holder:
                     queue.refuse(message_id, consumer)

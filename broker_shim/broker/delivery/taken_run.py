@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
@@ -126,11 +125,6 @@ class TakenRun:
     def release(self) -> None:
         """Let go of the messages: the consumer has them no longer."""
         self.hold.release()
-
-
-def wall_us() -> int:
-    """Tell the time of the wall's clock, UTC µs."""
-    return time.time_ns() // 1000
 
 
 def taken(

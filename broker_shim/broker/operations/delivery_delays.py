@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker_shim.broker.delivery.taken_run import wall_us
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.served_queues import ServedQueues
-from broker_shim.broker.storage.loop import SoonestTimer
+from broker_shim.broker.storage.loop import SoonestTimer, wall_us
 from sparkstore.core.annotations import delivery_time_of
 from sparkstore.core.entries import Entries
 

@@ -11,12 +11,11 @@ half of the broker's time at most. While the store takes nothing it waits for `_
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 
-from broker_shim.broker.storage.loop import Later
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.bulk_operations import BulkOperations
+from broker_shim.broker.storage.loop import Later, wall_us
 from broker_shim.errors import NotNow, StoreError
 from broker_shim.store.expiring_store import ExpiringStore
 from sparkstore.core.queue_names import shown
@@ -35,16 +34,17 @@ class Expiry:
     def __init__(
         self,
         store: ExpiringStore,
-        decider: Callable[[], Broker | None],
+        decider: Callable[[], BulkOperations | None],
         later: Later,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        now_us: Callable[[], int] = wall_us,
     ) -> None:
         """Do nothing before `start`.
 
         Args:
             store: Knows what has expired.
-            decider: Gives the broker that decides now, asked when something has expired; None:
-                nobody does, as while a Broker-J host has the queues in its memory.
+            decider: Gives the bulk operations of the broker that decides now, asked when
+                something has expired; None: nobody decides, as while a Broker-J host has the
+                queues in its memory.
             later: Makes a call on the loop's thread after a while.
             now_us: The time, UTC µs.
         """
@@ -66,16 +66,16 @@ class Expiry:
             self._later(_IDLE_S, self._turn)
             return
         self._last = due.queue
-        broker = self._decider()
-        if broker is None or broker.is_stopping or due.queue not in broker.queues:
+        bulk = self._decider()
+        if bulk is None or bulk.served.is_stopping or due.queue not in bulk.served.queues:
             self._later(_IDLE_S, self._turn)
             return
         request = Request(Action.DEAD_LETTER, due.queue, tuple(due.message_ids))
-        broker.bulk.run(request, partial(self._ended, broker, request, began_us))
+        bulk.run(request, partial(self._ended, bulk, request, began_us))
 
     def _ended(
         self,
-        broker: Broker,
+        bulk: BulkOperations,
         request: Request,
         began_us: int,
         error: StoreError | None,
@@ -86,7 +86,7 @@ class Expiry:
             pause_s = _TROUBLE_S
             _log.warning("expired messages of %s stay for now: %s", shown(request.queue), error)
             if not isinstance(error, NotNow):
-                self._end_each(broker, request)
+                self._end_each(bulk, request)
         elif answer.done or not request.message_ids:
             pause_s = max(_LEAST_PAUSE_S, took_s)
         else:  # all of them are on their way to somebody, or not dispatched yet
@@ -94,9 +94,9 @@ class Expiry:
         self._later(pause_s, self._turn)
 
     @staticmethod
-    def _end_each(broker: Broker, request: Request) -> None:
+    def _end_each(bulk: BulkOperations, request: Request) -> None:
         """End messages one by one: one that a transaction has must not keep the others."""
         for message_id in request.message_ids:
-            queue = broker.queues.get(request.queue)
+            queue = bulk.served.queues.get(request.queue)
             if queue is not None and queue.waits(message_id):
-                broker.bulk.end_if_due(queue, message_id)
+                bulk.end_if_due(queue, message_id)

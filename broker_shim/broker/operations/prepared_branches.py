@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.settlement import Settlement
 from broker_shim.broker.storage.store_puts import Operation
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.branch_store import (
@@ -32,8 +33,8 @@ _NOTHING_HERE = BranchEntries((), ())
 class Branches:
     """Prepares and decides. On the loop's thread only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker, self._calls = broker, broker.calls
+    def __init__(self, served: ServedQueues, settlement: Settlement) -> None:
+        self._served, self._calls, self._settlement = served, served.calls, settlement
 
     @property
     def is_served(self) -> bool:
@@ -61,7 +62,7 @@ class Branches:
         def prepared(error: StoreError | None) -> None:
             if error is None:
                 for queue, message_id in taken:
-                    dispatch = self._broker.queues.get(queue)
+                    dispatch = self._served.queues.get(queue)
                     if dispatch is not None:
                         dispatch.held_elsewhere(message_id)
             on_done(error)
@@ -73,27 +74,27 @@ class Branches:
 
     def commit(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch done; `on_done` as of `BranchCalls.commit_prepared`."""
-        store, broker = self._store(), self._broker
+        store, served = self._store(), self._served
         entries = self._entries(branch.xid, on_done)
         if entries is None:
             return
 
         def committed(error: StoreError | None) -> None:
             if error is None:
-                broker.metrics.accepted += sum(branch.takes.values())
-                broker.metrics.enqueued += sum(branch.puts.values())
+                served.metrics.accepted += sum(branch.takes.values())
+                served.metrics.enqueued += sum(branch.puts.values())
                 for queue, message_id in entries.taken:
-                    if queue in broker.queues:
-                        broker.queues[queue].removed((message_id,), "accepted")
+                    if queue in served.queues:
+                        served.queues[queue].removed((message_id,), "accepted")
                 for queue, message_id, priority, durable in entries.enqueued:
-                    broker.arrived(queue, message_id, priority, durable=durable)
+                    served.arrived(queue, message_id, priority, durable=durable)
             on_done(error)
 
         self._calls.call(committed, store.commit_prepared, branch.xid)
 
     def roll_back(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch undone; `on_done` as of `BranchCalls.rollback_prepared`."""
-        store, broker = self._store(), self._broker
+        store, served = self._store(), self._served
         entries = self._entries(branch.xid, on_done)
         if entries is None:
             return
@@ -101,8 +102,8 @@ class Branches:
         def undone(error: StoreError | None) -> None:
             if error is None:
                 for queue, message_id in entries.taken:
-                    if queue in broker.queues:
-                        broker.settlement.released(message_id, broker.queues[queue], failed=False)
+                    if queue in served.queues:
+                        self._settlement.released(message_id, served.queues[queue], failed=False)
             on_done(error)
 
         self._calls.call(undone, store.rollback_prepared, branch.xid)

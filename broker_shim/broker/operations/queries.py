@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.broker.administration import Administration, OnUsage
-from broker_shim.broker.delivery.taken_run import wall_us
 from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.storage.loop import wall_us
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import ExchangeBindingKey, Queue
 from sparkstore.core.entries import Entries

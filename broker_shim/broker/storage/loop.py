@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -23,6 +24,11 @@ _NEVER = float("inf")
 
 Later = Callable[[float, Call], None]
 """later(delay_s, call): make a call on the loop's thread after a while."""
+
+
+def wall_us() -> int:
+    """Tell the time of the wall's clock, UTC µs."""
+    return time.time_ns() // 1000
 
 
 class SoonestTimer:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker_shim.broker.delivery.taken_run import wall_us
-from broker_shim.broker.last_value_queues import Value
+from broker_shim.broker.last_value_queues import LastValueQueues, Value
+from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.storage.loop import wall_us
 from broker_shim.broker.storage.store_puts import Operation, Staged
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.delivery_time import wanted_time
@@ -36,9 +36,11 @@ class Posting:
         error: Why it cannot be sent; then the unit cannot be committed.
     """
 
-    def __init__(self, broker: Broker, on_ended: Callable[[], None]) -> None:
-        self._broker, self._calls, self._on_ended = broker, broker.calls, on_ended
-        self._last_values = broker.last_value_queues
+    def __init__(
+        self, served: ServedQueues, last_values: LastValueQueues, on_ended: Callable[[], None]
+    ) -> None:
+        self._served, self._calls, self._on_ended = served, served.calls, on_ended
+        self._last_values = last_values
         self.queues: tuple[str, ...] = ()
         self.values: list[Value] = []
         self.message: StoredMessage | None = None
@@ -54,7 +56,7 @@ class Posting:
         on_done: OnComplete,
     ) -> None:
         """Take the message in as `Broker.publish` would, but for the commit; then `on_done`."""
-        names = self._broker.selecting(queues, header)
+        names = self._served.selecting(queues, header)
         if not names:
             on_done(None)
             return
@@ -69,7 +71,7 @@ class Posting:
             self.message = message
             on_done(error)
 
-        may_stage = self._broker.all_keep(names)
+        may_stage = self._served.all_keep(names)
         self._calls.puts.prepare(header, content, ready, may_stage=may_stage)
 
     def ended(self, error: StoreError | None) -> None:
@@ -85,7 +87,7 @@ class Posting:
         """
         if self.message is None:
             return []
-        queues = tuple(name for name in self.queues if name in self._broker.queues)
+        queues = tuple(name for name in self.queues if name in self._served.queues)
         if not queues:
             text = f"queue {self.queues[0]!r} was destroyed: nothing was committed"
             raise rolled_back(text)
@@ -96,10 +98,10 @@ class Posting:
         """Put the message, which is durable now, on its queues."""
         if self.message is None:
             return
-        self._broker.metrics.enqueued += len(self.queues)
+        self._served.metrics.enqueued += len(self.queues)
         message_id, header = self.message.message_id, self.message.header
         for name in self.queues:
-            self._broker.arrived(name, message_id, header.priority, durable=header.durable)
+            self._served.arrived(name, message_id, header.priority, durable=header.durable)
 
     def came(self) -> list[tuple[int, Value]]:
         """The message with its values, as `LastValueQueues.end` takes it."""

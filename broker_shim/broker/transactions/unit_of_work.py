@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker_shim.broker.last_value_queues import Replaced, Value
+from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.posted_message import Posting
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete, after
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.store.interface import MessageStore, TransactionContext
@@ -53,10 +53,10 @@ class SettledWork(Protocol):
     def places(self) -> Sequence[tuple[str, int]]:
         """The queue and the id of each message that is decided about."""
 
-    def operations(self, broker: Broker) -> list[Operation]:
+    def operations(self, served: ServedQueues) -> list[Operation]:
         """Make the calls of the store that do it, decided on what is true now."""
 
-    def committed(self, broker: Broker) -> None:
+    def committed(self, served: ServedQueues) -> None:
         """Make the decision true for the broker, as it is durable."""
 
     def promised(self) -> None:
@@ -74,8 +74,8 @@ class UnitOfWork:
         settled_count: The number of these deliveries.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker, self._last_values = broker, broker.last_value_queues
+    def __init__(self, served: ServedQueues, last_values: LastValueQueues) -> None:
+        self._served, self._last_values = served, last_values
         self._postings: list[Posting] = []
         self.settled: list[SettledWork] = []
         self.settled_count = 0
@@ -94,7 +94,7 @@ class UnitOfWork:
 
     def post(self) -> Posting:
         """Give a message its place: it came whole, and is taken in by what this returns."""
-        self._postings.append(posting := Posting(self._broker, self._go_on))
+        self._postings.append(posting := Posting(self._served, self._last_values, self._go_on))
         return posting
 
     def settle(self, work: SettledWork) -> None:
@@ -180,7 +180,7 @@ class UnitOfWork:
         What leaves a queue comes first: it makes room there for what the transaction brings.
         """
         brought = [operation for posting in self._postings for operation in posting.operations()]
-        taken = [operation for work in self.settled for operation in work.operations(self._broker)]
+        taken = [operation for work in self.settled for operation in work.operations(self._served)]
         return [*taken, *self._replace(replaced or []), *brought]
 
     def _hand_over(self, values: Sequence[Value], on_done: OnComplete, replaced: Replaced) -> None:
@@ -200,14 +200,14 @@ class UnitOfWork:
             decided(refusal)
             return
         if operations:
-            self._broker.calls.transact(operations, decided)
+            self._served.calls.transact(operations, decided)
         else:
             decided(None)
 
     def _replace(self, replaced: Replaced) -> Iterator[Operation]:
         newest = {value: number for posting in self._postings for number, value in posting.came()}
         for older, name in replaced:
-            last_values = self._broker.queues[name].last_values
+            last_values = self._served.queues[name].last_values
             value = None if last_values is None else last_values.value(older)
             if value is not None:
                 yield _take_place(older, name, newest[name, value])
@@ -218,7 +218,7 @@ class UnitOfWork:
         for posting in postings:
             posting.arrived()
         for work in settled:
-            work.committed(self._broker)
+            work.committed(self._served)
         on_done(None)
 
     def _refused(self, error: StoreError, on_done: OnComplete) -> None:

@@ -16,7 +16,6 @@ from broker_shim.amqp_0_10.definitions import (
 from broker_shim.broker.delivery.browse_cursor import BrowseCursor
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
 from broker_shim.broker.delivery.copy_delivery import CopyDelivery
-from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
@@ -78,9 +77,8 @@ class SessionConsumer:
         self._owner, self._session, self._broker = owner, session, session.broker
         self.name, self.queue, self.holder = command.destination or "", queue, holder
         self.is_exclusive = command.exclusive
-        self.holdings = ConsumerHoldings(
-            session.broker, queue, self.holder, partial(owner.take_back, holder)
-        )
+        take_back = partial(owner.take_back, holder)
+        self.holdings = self._broker.holdings(queue, holder, take_back)
         self._selector = selector
         self._look = BrowseCursor(self._broker, queue, selector, self.look)
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED
@@ -94,7 +92,7 @@ class SessionConsumer:
         self._on_flushed, self._on_stopped = list[Any](), list[Any]()
         self._has_ended = False
         self._delivery = ConsumerDelivery(
-            self._broker, queue, self, self, self.holdings.locks, is_settled=self._is_settled
+            self.holdings, self._broker.undelivered, self, self, is_settled=self._is_settled
         )
         self._copies = CopyDelivery(self._broker, queue, holder, self, is_whole=True)
 

@@ -52,11 +52,10 @@ class LinkOutlet:
         self._is_settled = is_settled
         self._wire = Wire(link, connection.broker.calls.messages)
         self.delivery = ConsumerDelivery(
-            connection.broker,
-            owner.queue,
+            owner.holdings,
+            connection.broker.undelivered,
             owner,
             self,
-            owner.holdings.locks,
             is_settled=is_settled,
             resuming=self,
             now_us=lambda: connection.now_us(),  # noqa: PLW0108  # tests change it

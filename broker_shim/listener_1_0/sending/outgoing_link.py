@@ -13,7 +13,6 @@ from broker_shim.amqp_1_0.composites import (
     Released,
     TransactionalState,
 )
-from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.transactions.unit_of_work import nobody
@@ -79,11 +78,11 @@ class OutgoingLink:
         self._broker, self._links, self._link = connection.broker, connection.links, link
         self.queue, self.terminus = queue, endpoint.terminus
         self.holder = link_text(self.terminus.key)
-        self.holdings = ConsumerHoldings(self._broker, queue, self.holder, self._take_back)
+        self.holdings = self._broker.holdings(queue, self.holder, self._take_back)
         self._is_settled = is_settled
         self._selector = selector
         self._acquisitions = Acquisitions(self._undecided, self._give_back_acquired)
-        self._retirements = Retirements(self, self._broker, self._links)
+        self._retirements = Retirements(self, self._links)
         self._outlet = LinkOutlet(self, connection, link, self._acquisitions, is_settled=is_settled)
         self._delivery = self._outlet.delivery
         self._resumption = None if resumed is None else Resumption(self, connection, link, resumed)
@@ -310,7 +309,7 @@ class OutgoingLink:
         for message_id, place in decided.singles():
             if state.undeliverable_here:
                 self.refuse(message_id)
-            kept = kept_of(self._broker, self.queue.name, message_id, state)
+            kept = kept_of(self._broker.calls, self.queue.name, message_id, state)
             done = self._settling(place, outcomes.MODIFIED)
             self.holdings.give_back(message_id, failed=failed, on_done=done, annotations=kept)
 

@@ -27,8 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Accepted, Rejected, Released, TransactionalState
 from broker_shim.broker.delivery.taken_run import TakenRun
-from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete, after
 from broker_shim.listener_1_0.links import Held, Links
 from broker_shim.listener_1_0.outcomes import RELEASED, DecidedRun
@@ -45,20 +43,15 @@ if TYPE_CHECKING:
 
 
 class Retirements:
-    """The deliveries that transactions decide about. On the loop's thread only."""
+    """The deliveries that transactions decide about. On the loop's thread only.
 
-    def __init__(self, owner: OutgoingLink, broker: Broker, links: Links) -> None:
-        self._owner, self._broker, self._links = owner, broker, links
+    Attributes:
+        holdings: What the link holds of its queue.
+    """
 
-    @property
-    def queue(self) -> QueueDispatch:
-        """The queue that the link's messages are on."""
-        return self._owner.queue
-
-    @property
-    def holder(self) -> str:
-        """The name by which the store knows the link."""
-        return self._owner.holder
+    def __init__(self, owner: OutgoingLink, links: Links) -> None:
+        self._owner, self._links, self.holdings = owner, links, owner.holdings
+        self._served = self.holdings.served
 
     def retire(self, transaction: LocalTransaction, run: SentRun, taken: TakenRun) -> None:
         """Take deliveries from the link, with the outcome that a state in a transaction tells."""
@@ -89,10 +82,10 @@ class Retirements:
 
     def retired(self, retirement: Retirement) -> None:
         """Confirm an outcome that is committed, unless the client has forgotten the deliveries."""
-        metrics, ids = self._broker.metrics, retirement.decided.message_ids
+        metrics, ids = self._served.metrics, retirement.decided.message_ids
         if isinstance(retirement.outcome, Accepted):
             metrics.accepted += len(ids)
-            self._broker.calls.messages.forget(ids)
+            self._served.calls.messages.forget(ids)
         elif isinstance(retirement.outcome, Rejected):
             metrics.rejected += len(ids)
         if not retirement.is_settled:
@@ -111,10 +104,12 @@ class Retirements:
         terminus, ids = self._owner.terminus, retirement.decided.message_ids
         is_suspended = terminus.endpoint is None and not terminus.is_over
         if not retirement.is_settled and is_suspended:
-            held = {tag_of(message_id): Held(message_id, self.queue.name) for message_id in ids}
+            held = {
+                tag_of(message_id): Held(message_id, self.holdings.queue.name) for message_id in ids
+            }
             self._links.end_holding(terminus, held)
             on_done(None)
-        elif not self._broker.serves(self.queue):
+        elif not self._served.serves(self.holdings.queue):
             on_done(None)  # they went with their queue
         else:
             done = after(len(ids), on_done)

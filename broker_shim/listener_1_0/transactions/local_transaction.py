@@ -26,9 +26,10 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.delivery.taken_run import TakenRun
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.posted_message import Posting
-from broker_shim.broker.transactions.unit_of_work import UnitOfWork, nobody
+from broker_shim.broker.transactions.unit_of_work import nobody
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete, after
 from broker_shim.errors import StoreError, Unavailable
@@ -94,16 +95,16 @@ class Retirement:
         """True if the link must not get the message again."""
         return isinstance(self.outcome, Modified) and self.outcome.undeliverable_here is True
 
-    def operations(self, broker: Broker) -> list[Operation]:
+    def operations(self, served: ServedQueues) -> list[Operation]:
         """Make the calls of the store that do it, decided on what is true now.
 
         A dead-letter queue that is not there is created by an earlier call of the store.
         """
-        ids, queue, holder = self.decided.message_ids, self.link.queue, self.link.holder
-        outcome = self.outcome
+        holdings, outcome, ids = self.link.holdings, self.outcome, self.decided.message_ids
+        queue, holder = holdings.queue, holdings.holder
         if isinstance(outcome, Rejected):
             reason = rejection(outcome)
-            self.rejections = [Rejection(broker, queue, i, holder, reason) for i in ids]
+            self.rejections = [holdings.rejection(i, reason) for i in ids]
             operations = []
             for rejected in self.rejections:
                 rejected.make_target(nobody)  # if that is refused, so is what needs it
@@ -111,7 +112,7 @@ class Retirement:
                     steps = rejected.steps()
                 except StoreError as reason_why:
                     return [partial(_refuse, reason_why)]
-                operations += [broker.calls.operation(*step) for step in steps]
+                operations += [served.calls.operation(*step) for step in steps]
             return operations
         if self.removes:
             return [partial(_remove, message_id, queue.name, holder) for message_id in ids]
@@ -119,7 +120,7 @@ class Retirement:
         operations = []
         for message_id in ids:
             if isinstance(outcome, Modified):
-                kept = kept_of(broker, queue.name, message_id, outcome)
+                kept = kept_of(served.calls, queue.name, message_id, outcome)
             options = {"delivery_failed": self.failed, "annotations": kept}
             operations.append(partial(_release, message_id, queue.name, holder, options))
         return operations
@@ -127,15 +128,17 @@ class Retirement:
     @property
     def places(self) -> list[tuple[str, int]]:
         """The queue and the id of each delivery's message. See `SettledWork`."""
-        return [(self.link.queue.name, message_id) for message_id in self.decided.message_ids]
+        return [
+            (self.link.holdings.queue.name, message_id) for message_id in self.decided.message_ids
+        ]
 
-    def committed(self, broker: Broker) -> None:
+    def committed(self, served: ServedQueues) -> None:
         """Take the messages off their queue, or let them wait again, as was decided.
 
         See `SettledWork`.
         """
-        queue, ids = self.link.queue, self.decided.message_ids
-        if broker.serves(queue):
+        queue, ids = self.link.holdings.queue, self.decided.message_ids
+        if served.serves(queue):
             for message_id in ids if self.is_undeliverable else ():
                 self.link.refuse(message_id)
             if self.removes:
@@ -144,9 +147,7 @@ class Retirement:
                 for rejected in self.rejections:
                     rejected.is_done()
             else:
-                broker.metrics.released += len(ids)
-                for message_id in ids:
-                    broker.settlement.released(message_id, queue, failed=self.failed)
+                self.link.holdings.released(ids, failed=self.failed)
         self.taken.release()
         self.link.retired(self)
 
@@ -175,7 +176,7 @@ class LocalTransaction:
     ) -> None:
         self.standing, self.owner = standing, owner
         self._metrics, self._clock = broker.metrics, clock
-        self._work = UnitOfWork(broker)
+        self._work = broker.unit_of_work()
         self._acquirers: dict[Acquisitions, None] = {}
 
     def post(self, content_bytes: int) -> Posting:

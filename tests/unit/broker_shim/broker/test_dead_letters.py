@@ -29,7 +29,7 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.primitives import Symbol, Timestamp, UInt
 from broker_shim.broker import bulk_operations as embedded_bulk
-from broker_shim.broker.dead_letter_log import DeadLetterLog
+from broker_shim.broker.dead_letters import DeadLetters
 from broker_shim.broker.metrics import Metrics
 from broker_shim.listener_1_0.messages.annotations import annotated, encoded_annotations
 from broker_shim.listener_1_0.messages.message import framing, parse
@@ -444,13 +444,13 @@ def test_nobody_else_may_say_how_a_message_ended() -> None:
 
 def test_deaths_of_one_kind_make_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [100.0]
-    dead_letter_log = DeadLetterLog(Metrics(), {}, lambda: now_s[0])
+    dead_letters = DeadLetters(Metrics(), {}, lambda *_: None, lambda: now_s[0])
     take = Dequeue("q", {"outcome": "dead-lettered", "reason": "expired", "to": "dead"})
     with caplog.at_level(logging.INFO):
         for at_s in (100.0, 101.0, 159.9, 160.0):
             now_s[0] = at_s
-            dead_letter_log.note(7, take)
-        dead_letter_log.note(8, take._replace(queue="other"))
+            dead_letters.note(7, take)
+        dead_letters.note(8, take._replace(queue="other"))
     said = [each.message for each in caplog.records if each.message.startswith("queue")]
     assert said == [
         "queue 'q': message 7 expired: it goes to 'dead'",

@@ -86,7 +86,7 @@ class Refused:
         self.error = error
         self.queues = {"q": QueueDispatch("q")}
         self.queues["q"].arrived([1, 2, 3], 4)
-        self.bulk = self
+        self.served = self
         self.singles: list[int] = []
 
     def run(self, _request: Request, on_answer: Callable[..., None]) -> None:

@@ -1,4 +1,4 @@
-"""The messages that died: counted, and told of in the log.
+"""The messages that died: counted, told of in the log, and the queues that they go to.
 
 A message dies expired or delivered too often (`bulk_operations`), or rejected
 (`delivery.rejection`). It goes to its queue's dead letters in one transaction of the store, with
@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.completion import OnComplete
+from broker_shim.store.interface import Queue
 from sparkstore.core.annotations import CYCLE, EXPIRED, OVER_DELIVERED, REJECTED
 from sparkstore.operations.bulk import Dequeue
 
@@ -30,17 +32,26 @@ _SAYS = {
 }
 
 
-class DeadLetterLog:
+class DeadLetters:
     """The count of messages that died, with a line in the log: one, then how many since."""
 
     def __init__(
         self,
         metrics: Metrics,
         queues: Mapping[str, QueueDispatch],
+        create_queue: Callable[[Queue, OnComplete], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metrics, self._queues, self._clock = metrics, queues, clock
+        self._create_queue = create_queue
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def make_queue(self, target: str | None, on_done: OnComplete) -> None:
+        """Have the queue that dead letters go to, if there is to be one."""
+        if target is None or target in self._queues:
+            on_done(None)
+        else:
+            self._create_queue(Queue(target), on_done)
 
     def note(self, message_id: int, take: Dequeue) -> None:
         """A message died, durably; its last step tells how."""
