@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from itertools import compress, islice
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from sparkstore.core.annotations import DELIVERY_TIME, delivery_time_of
 from sparkstore.core.entry_chunk import (
     CHUNK,
+    NEVER,
     NO_EXPIRY,
     NOBODY,
     Columns,
@@ -26,14 +27,15 @@ from sparkstore.core.entry_chunk import (
     EntryChunk,
     PackedEntries,
 )
+from sparkstore.core.packed_integers import Column, Integers, cut
 
-__all__ = ["NO_EXPIRY", "Columns", "Entries", "Entry", "Expired", "Stretch", "stretches"]
+__all__ = ["NEVER", "NO_EXPIRY", "Columns", "Entries", "Entry", "Expired", "Stretch", "stretches"]
 
 _YOUNG = 8_192
 """So many entries at most are objects."""
 LEAST_CHUNK = 32
 """Entries that come together and are as many are columns from the beginning."""
-_CHUNKS_A_LOOK = 16
+_CHUNKS_A_LOOK = 4
 """Chunks that one look for what has expired goes through: 2 ms."""
 
 
@@ -144,19 +146,22 @@ class Entries(Mapping[int, Entry]):
         if len(young) > _YOUNG:
             self._pack_older_half()
 
-    def extend(self, message_ids: Sequence[int], columns: Columns) -> None:
+    def extend(self, message_ids: Integers, columns: Columns) -> None:
         """Put many entries at the end, in their order; the queue has none of them yet."""
-        self.message_bytes += sum(columns[4])
-        for detail in filter(None, columns[7]):
-            self._note(detail)
-        if len(message_ids) < LEAST_CHUNK and len(self._young) < _YOUNG:
-            self._young.update(zip(message_ids, map(Entry, *columns), strict=True))
-            self._expires(min((at for at in columns[3] if at is not None), default=NO_EXPIRY))
+        count, sizes = len(message_ids), columns.message_bytes
+        self.message_bytes += sizes.total if isinstance(sizes, Column) else sum(sizes)
+        for _holder, _count, detail in columns.held:
+            if detail is not None:
+                self._note(detail)
+        if count < LEAST_CHUNK and len(self._young) < _YOUNG:
+            few = EntryChunk(0, range(count), message_ids, columns)
+            self._young.update(zip(message_ids, map(few.entry, range(count)), strict=True))
+            self._expires(few.soonest)
             return
         self._pack_all()
-        for start in range(0, len(message_ids), CHUNK):
-            part = slice(start, start + CHUNK)
-            self._append_columns(message_ids[part], _part(columns, part))
+        for start in range(0, count, CHUNK):
+            end = start + CHUNK
+            self._append_columns(cut(message_ids, start, end), columns.cut(start, end))
 
     def remove(self, message_ids: Sequence[int]) -> None:
         """Remove entries from the queue, of a range those of a chunk together; KeyError if gone."""
@@ -401,22 +406,20 @@ class Entries(Mapping[int, Entry]):
             self._append_entries(part)
         self._young = {}
 
-    def _append_columns(self, message_ids: Sequence[int], columns: Columns) -> None:
+    def _append_columns(self, message_ids: Integers, columns: Columns) -> None:
         self.soonest = min(self.soonest, self._packed.append(message_ids, columns).soonest)
 
     def _append_entries(self, part: list[tuple[int, Entry]]) -> None:
         entries = [entry for _, entry in part]
         self._append_columns(
             [message_id for message_id, _ in part],
-            (
+            Columns(
                 [entry.position for entry in entries],
                 [entry.at for entry in entries],
                 [entry.priority for entry in entries],
-                [entry.expires_at for entry in entries],
+                [NEVER if entry.expires_at is None else entry.expires_at for entry in entries],
                 [entry.message_bytes for entry in entries],
-                [entry.acquired_by for entry in entries],
-                [entry.delivery_count for entry in entries],
-                [entry.detail for entry in entries],
+                [(entry.acquired_by, entry.delivery_count, entry.detail) for entry in entries],
             ),
         )
 
@@ -430,10 +433,6 @@ def _marked(entries: Mapping[int, Entry]) -> Iterator[tuple[int, Entry]]:
 def _stretch(entries: Mapping[int, Entry]) -> Stretch:
     priorities = [entry.priority for entry in entries.values()]
     return Stretch([*entries], priorities, [*_marked(entries)])
-
-
-def _part(columns: Columns, part: slice) -> Columns:
-    return cast("Columns", tuple(column[part] for column in columns))
 
 
 class _Items(ItemsView[int, Entry]):

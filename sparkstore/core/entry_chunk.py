@@ -6,14 +6,23 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, groupby, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkstore.core.annotations import plain_time, plain_time_of
-from sparkstore.core.packed_integers import Column, Keys, is_rising, pack, pack_keys, values_at
+from sparkstore.core.packed_integers import (
+    Column,
+    Integers,
+    Keys,
+    cut,
+    is_rising,
+    pack,
+    pack_keys,
+    values_at,
+)
 
-CHUNK = 1_024
-_CHUNK_BITS = 10
-_NEVER = -(1 << 63)
+CHUNK = 4_096
+_CHUNK_BITS = 12
+NEVER = -(1 << 63)
 """Stands for no expiry, and for no delivery time."""
 NO_EXPIRY = (1 << 63) - 1
 """The soonest expiry of entries of which none expires."""
@@ -45,24 +54,31 @@ class Entry:
     detail: str | None = None
 
 
-Columns = tuple[
-    Sequence[int],
-    Sequence[int],
-    Sequence[int],
-    Sequence[int | None],
-    Sequence[int],
-    Sequence[str | None],
-    Sequence[int],
-    Sequence[str | None],
-]
-"""One for each attribute of `Entry`, in its order."""
-
-
 Held = tuple[str | None, int, str | None]
 """Holder, delivery count and detail."""
 
 NOBODY: Held = (None, 0, None)
 """Of nearly every entry."""
+
+
+class Columns(NamedTuple):
+    """Entries that follow each other, by the attributes of `Entry`; `NEVER` where none expires.
+
+    Attributes:
+        held: Holder, delivery count and detail of each; nothing if all are `NOBODY`.
+    """
+
+    positions: Integers
+    ats: Integers
+    priorities: Integers
+    expires_at: Integers
+    message_bytes: Integers
+    held: Sequence[Held] = ()
+
+    def cut(self, start: int, end: int) -> Columns:
+        """Take the columns of the entries from one index to before another."""
+        numbers = [cut(column, start, end) for column in self[:-1]]
+        return Columns._make((*numbers, self.held[start:end]))
 
 
 class EntryChunk:
@@ -90,35 +106,29 @@ class EntryChunk:
     )
 
     def __init__(
-        self, number: int, keys: Sequence[int], message_ids: Sequence[int], columns: Columns
+        self, number: int, keys: Sequence[int] | Keys, message_ids: Integers, columns: Columns
     ) -> None:
-        positions, ats, priorities, expires_at, sizes, *held = columns
+        *numbers, held = columns
         self.number = number
         self.keys: Keys = pack_keys(keys)
         self.ids: Column = self.keys if keys is message_ids else pack(message_ids)
         self.run = self.ids.run
-        self._columns: tuple[Column, ...] = (
-            pack(positions),
-            pack(ats),
-            pack(priorities),
-            _packed_ends(expires_at),
-            pack(sizes),
-        )
+        self._columns: tuple[Column, ...] = tuple(map(pack, numbers))
         self.is_there = bytearray(repeat(1, len(message_ids)))
         self.held: dict[int, Held] = {}
         self._delays: Column | None = None  # ms; a million delayed messages are a column, no texts
-        if not all(map(_is_all, NOBODY, held)):
+        if held.count(NOBODY) != len(held):
             same: dict[Held, Held] = {}  # messages that died in one turn are annotated alike
-            delays = [_delay_of(holding) for holding in zip(*held, strict=True)]
-            if not _is_all(_NEVER, delays):
+            delays = [_delay_of(holding) for holding in held]
+            if delays.count(NEVER) != len(delays):
                 self._delays = pack(delays)
             self.held = {
                 index: same.setdefault(holding, holding)
-                for index, holding in enumerate(zip(*held, strict=True))
-                if holding != NOBODY and delays[index] == _NEVER
+                for index, holding in enumerate(held)
+                if holding != NOBODY and delays[index] == NEVER
             }
         self._gone = 0
-        self.soonest = min((end for end in expires_at if end is not None), default=NO_EXPIRY)
+        self.soonest = _soonest(self._columns[3])
 
     @property
     def is_wasteful(self) -> bool:
@@ -132,7 +142,7 @@ class EntryChunk:
     def entry(self, index: int) -> Entry:
         """An entry as it is now."""
         position, at, priority, end, size = values_at(self._columns, index)
-        expires_at = None if end == _NEVER else end
+        expires_at = None if end == NEVER else end
         return Entry(position, at, priority, expires_at, size, *self.held_of(index))
 
     def held_of(self, index: int) -> Held:
@@ -141,8 +151,8 @@ class EntryChunk:
         return self._unheld(index) if held is None else held
 
     def _unheld(self, index: int) -> Held:
-        delay = _NEVER if self._delays is None else self._delays[index]
-        return NOBODY if delay == _NEVER else (None, 0, plain_time(delay))
+        delay = NEVER if self._delays is None else self._delays[index]
+        return NOBODY if delay == NEVER else (None, 0, plain_time(delay))
 
     def message_ids(self) -> Sequence[int]:
         """Return the ids of the entries that are left, in order."""
@@ -177,10 +187,10 @@ class EntryChunk:
         """Tell entries as columns: `at`, `expires_at`, `message_bytes` and `detail`."""
         columns, count = self._columns, end - start
         ends: Iterable[int | None] = columns[3].part(start, end)
-        if columns[3].offsets is None and columns[3].base == _NEVER:
+        if columns[3].offsets is None and columns[3].base == NEVER:
             ends = [None] * count
         else:
-            ends = [None if at == _NEVER else at for at in ends]
+            ends = [None if at == NEVER else at for at in ends]
         held_of = self.held.get if self._delays is None else self.held_of
         details = [held and held[2] for held in map(held_of, range(start, end))]
         return columns[1].part(start, end), ends, columns[4].part(start, end), details
@@ -216,17 +226,17 @@ class EntryChunk:
             if held[0] is not None:
                 waits[index] = 0
         ends = self._columns[3].values()
-        pending = [end for end in compress(ends, waits) if end != _NEVER]
+        pending = [end for end in compress(ends, waits) if end != NEVER]
         self.soonest = min(pending, default=NO_EXPIRY)
         if self.soonest > now_us:
             return []
-        expired = [_NEVER < end <= now_us for end in ends]
+        expired = [NEVER < end <= now_us for end in ends]
         return [self.ids[at] for at in compress(range(len(waits)), waits) if expired[at]]
 
     def expires_at(self, index: int) -> int:
         """Return the time at which an entry expires; `NO_EXPIRY`: it does not."""
         end = self._columns[3][index]
-        return NO_EXPIRY if end == _NEVER else end
+        return NO_EXPIRY if end == NEVER else end
 
     def set_held(self, index: int, held: Held) -> None:
         """Set an entry's holder, its delivery count and its annotations."""
@@ -250,48 +260,30 @@ class EntryChunk:
         first, end = flags.find(1), flags.rfind(1) + 1
         if flags.count(1, first, end) == end - first:  # what came first has left first
             left: Sequence[int] = range(first, end)
-            columns = [[*column.part(first, end)] for column in self._columns]
+            columns = [column.cut(first, end) for column in self._columns]
         else:
             left = [*compress(range(len(flags)), flags)]
-            columns = [[column[index] for index in left] for column in self._columns]
+            columns = [pack([*compress(column, flags)]) for column in self._columns]
         is_run = bool(self.run) and type(left) is range
         ids = self.run[first:end] if is_run else [self.ids[index] for index in left]
         keys = ids if self.ids is self.keys else [self.keys[index] for index in left]
-        held = [self.held_of(index) for index in left]
-        positions, ats, priorities, ends, sizes = columns
-        expires_at = [None if at == _NEVER else at for at in ends]
-        return EntryChunk(
-            self.number,
-            keys,
-            ids,
-            (
-                positions,
-                ats,
-                priorities,
-                expires_at,
-                sizes,
-                [holder for holder, _, _ in held],
-                [count for _, count, _ in held],
-                [detail for _, _, detail in held],
-            ),
-        )
+        is_held = self.held or self._delays is not None
+        held = [self.held_of(index) for index in left] if is_held else ()
+        return EntryChunk(self.number, keys, ids, Columns._make((*columns, held)))
+
+
+def _soonest(ends: Column) -> int:
+    if ends.base != NEVER and type(ends.offsets) is not list:
+        return ends.base
+    timed = () if ends.offsets is None else ends
+    return min((end for end in timed if end != NEVER), default=NO_EXPIRY)
 
 
 def _delay_of(held: Held) -> int:
     """The delivery time of an entry that is otherwise like nearly every other."""
     holder, count, detail = held
     at_ms = plain_time_of(detail) if holder is None and not count else None
-    return _NEVER if at_ms is None else at_ms
-
-
-def _packed_ends(expires_at: Sequence[int | None]) -> Column:
-    if _is_all(None, expires_at):
-        return Column(_NEVER, None, len(expires_at))
-    return pack([_NEVER if at is None else at for at in expires_at])
-
-
-def _is_all(value: object, values: Sequence[object]) -> bool:
-    return values.count(value) == len(values)
+    return NEVER if at_ms is None else at_ms
 
 
 class PackedEntries:
@@ -341,21 +333,21 @@ class PackedEntries:
         self._near = chunk
         return chunk, index
 
-    def append(self, message_ids: Sequence[int], columns: Columns) -> EntryChunk:
+    def append(self, message_ids: Integers, columns: Columns) -> EntryChunk:
         """Put a chunk of entries at the end; no more than `CHUNK` of them."""
         number, highest = self._next, self._highest
         self._next += 1
-        keys = message_ids
+        keys: Any = message_ids
         first = message_ids[0]
         if first <= highest or not is_rising(message_ids):
             keys, first = self._keys_with_strays(number, message_ids)
-        self._highest = max(highest, keys[-1])
+        self._highest = max(highest, keys[len(keys) - 1])
         self.chunks.append(chunk := EntryChunk(number, keys, message_ids, columns))
         self._firsts.append(first)
         self.count += len(message_ids)
         return chunk
 
-    def _keys_with_strays(self, number: int, message_ids: Sequence[int]) -> tuple[list[int], int]:
+    def _keys_with_strays(self, number: int, message_ids: Integers) -> tuple[list[int], int]:
         """Keys of a chunk with strays, which are noted, and the least id that is one."""
         highest, keys = self._highest, []
         first = highest + 1
@@ -396,6 +388,5 @@ def _number_of(chunk: EntryChunk) -> int:
     return chunk.number
 
 
-_NOTHING: Columns = ((0,), (0,), (0,), (None,), (0,), (None,), (0,), (None,))
-_NO_CHUNK = EntryChunk(-1, (-1,), (-1,), _NOTHING)
+_NO_CHUNK = EntryChunk(-1, (-1,), (-1,), Columns((0,), (0,), (0,), (NEVER,), (0,)))
 _NO_CHUNK.run = range(0)

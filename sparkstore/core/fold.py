@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkstore.core.entries import LEAST_CHUNK, Columns, Entries, Entry
+from sparkstore.core.entries import LEAST_CHUNK, NEVER, Columns, Entries, Entry
 from sparkstore.core.message_counts import MessageCounts
+from sparkstore.core.packed_integers import Column
 from sparkstore.core.records import ExchangeBindingKey, Kind, Record, RecordRun, Run
 
 __all__ = [
@@ -252,13 +253,13 @@ def _columns(position: int, run: RecordRun) -> Columns:
     headers = run.messages
     about = (
         [header.priority for header in headers],
-        [header.expires_at for header in headers],
+        [NEVER if header.expires_at is None else header.expires_at for header in headers],
         [header.header_bytes + header.body_bytes for header in headers],
     )
-    if len(headers) == 1:
-        about = (about[0] * rows, about[1] * rows, about[2] * rows)
-    rest = [None] * rows, [0] * rows, [record.detail] * rows
-    return range(position, position + rows), [record.at] * rows, *about, *rest
+    alike = [Column(values[0], None, rows) for values in about] if len(headers) == 1 else about
+    held = () if record.detail is None else [(None, 0, record.detail)] * rows
+    ats = Column(record.at, None, rows)
+    return Columns._make((range(position, position + rows), ats, *alike, held))
 
 
 def _dequeued(state: State, _position: int, run: Run, _epoch: int) -> None:

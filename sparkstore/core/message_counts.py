@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 
+from sparkstore.core.packed_integers import Integers
+
 _BITS = 8
 _PAGE = 1 << _BITS
 _ONES = bytes(repeat(1, _PAGE))
@@ -42,7 +44,7 @@ class MessageCounts(Mapping[int, int]):
         if count >= _MANY - 1:
             self._many[message_id] = self._many.get(message_id, count) + 1
 
-    def extend(self, message_ids: Sequence[int]) -> None:
+    def extend(self, message_ids: Integers) -> None:
         """Count one more queue for each message.
 
         New ids that follow each other are marked together.
@@ -50,10 +52,10 @@ class MessageCounts(Mapping[int, int]):
         if len(message_ids) == 1:
             self.add(message_ids[0])
             return
-        first, end = message_ids[0], message_ids[-1] + 1
+        count = len(message_ids)
+        first, end = message_ids[0], message_ids[count - 1] + 1
         run = range(first, end)
-        is_as_long = end - first == len(message_ids)
-        if not is_as_long or (message_ids != run and [*message_ids] != [*run]):
+        if end - first != count or (message_ids != run and [*message_ids] != [*run]):
             for message_id in message_ids:
                 self.add(message_id)
             return

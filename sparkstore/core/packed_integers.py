@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import lt
+from typing import Self
 
 _CODES = [(code, (1 << 8 * array(code).itemsize) - 1) for code in "BHIQ"]
 
@@ -24,6 +25,14 @@ class Column:
     def __init__(self, base: int, offsets: Sequence[int] | None, count: int) -> None:
         self.base, self.offsets, self._count = base, offsets, count
 
+    def __len__(self) -> int:
+        """The number of integers."""
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        """All integers in order."""
+        return iter(self.values())
+
     @property
     def run(self) -> range:
         """All of them, if each is one more than the one before; else nothing."""
@@ -35,14 +44,21 @@ class Column:
         """A value; the index is neither negative nor too large."""
         return self.base if self.offsets is None else self.base + self.offsets[index]
 
+    def cut(self, start: int, end: int) -> Self:
+        """Make a column of the integers from one index to before another, one at least."""
+        base, offsets, count = self.base, self.offsets, min(end, self._count) - start
+        if type(offsets) is range:
+            return type(self)(base + start, range(count), count)
+        return type(self)(base, offsets and offsets[start:end], count)
+
+    @property
+    def total(self) -> int:
+        """The sum of all integers."""
+        return self.base * self._count + sum(self.offsets or ())
+
     def values(self) -> Iterable[int]:
         """Return all integers of the column."""
-        base = self.base
-        if self.offsets is None:
-            return [base] * self._count
-        if type(self.offsets) is range:
-            return self.run
-        return [base + offset for offset in self.offsets] if base else self.offsets
+        return self.run if type(self.offsets) is range else self.part(0, self._count)
 
     def part(self, start: int, end: int) -> Iterable[int]:
         """Return the integers from one index to before another."""
@@ -61,7 +77,7 @@ def values_at(columns: Iterable[Column], index: int) -> list[int]:
 
 
 class Keys(Column):
-    """Integers that never fall."""
+    """Integers that never fall; as they come to a queue, each is above the one before."""
 
     __slots__ = ()
 
@@ -76,13 +92,25 @@ class Keys(Column):
         return index if index < self._count and offsets[index] == wanted else -1
 
 
-def is_rising(values: Sequence[int]) -> bool:
-    """Tell whether each value is above the one before; a `range` is not looked through."""
-    return type(values) is range or all(map(lt, values, islice(values, 1, None)))
+Integers = Sequence[int] | Column
+"""Integers as they come, or packed already: as a table's columns do in a start."""
 
 
-def pack(values: Sequence[int]) -> Column:
+def cut(values: Integers, start: int, end: int) -> Integers:
+    """Take the integers from one index to before another."""
+    return values.cut(start, end) if isinstance(values, Column) else values[start:end]
+
+
+def is_rising(values: Integers) -> bool:
+    """Tell whether each value is above the one before; of a `range` or `Keys` that is known."""
+    known = type(values) is range or isinstance(values, Keys)
+    return known or all(map(lt, values, islice(values, 1, None)))
+
+
+def pack(values: Integers) -> Column:
     """Pack one value or more into a column; a `range` that rises by one is not looked through."""
+    if isinstance(values, Column):
+        return values
     if type(values) is range:
         return Column(*_packed(values, values[0], values[-1]))
     if values.count(values[0]) == len(values):  # sooner known than the least and the largest
@@ -90,9 +118,9 @@ def pack(values: Sequence[int]) -> Column:
     return Column(*_packed(values, min(values), max(values)))
 
 
-def pack_keys(values: Sequence[int]) -> Keys:
+def pack_keys(values: Sequence[int] | Keys) -> Keys:
     """Pack one value or more as keys; none is below the one before."""
-    return Keys(*_packed(values, values[0], values[-1]))
+    return values if isinstance(values, Keys) else Keys(*_packed(values, values[0], values[-1]))
 
 
 def _packed(

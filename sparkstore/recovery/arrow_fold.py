@@ -27,7 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkstore.core import fold
-from sparkstore.core.fold import Entry, MemberState, QueueState, State
+from sparkstore.core.entries import NEVER, Columns
+from sparkstore.core.fold import MemberState, QueueState, State
 from sparkstore.core.records import ENTRY_KINDS, ExchangeBindingKey, Kind
 from sparkstore.errors import CorruptData
 from sparkstore.recovery.arrow_links import add_deliveries, add_links
@@ -42,8 +43,8 @@ _MANY = {*ENTRY_KINDS, Kind.CONTENT, Kind.STAGING_ABORTED, Kind.UNSETTLED, Kind.
 _FEW = [kind for kind in Kind if kind not in _MANY]
 """Kinds that go through the oracle, one by one."""
 _KEY_BITS = 62
-_PACKED_AT_ONCE = 1 << 14
-"""Entries that are Python objects at the same time: whole chunks of `entries`."""
+_PACKED_AT_ONCE = 1 << 16
+"""Entries that are packed together: whole chunks of `entries`."""
 
 
 def rows_that_count(rows: pa.Table, *, epoch: int = 0) -> pa.Table:
@@ -214,9 +215,8 @@ def _enqueued(rows: pa.Table) -> pa.Table:
     needed = [*_ENTRY_COLUMNS, "kind", "header_bytes", "body_bytes", "detail"]
     enqueued = _of_kind(rows.select(needed), Kind.ENQUEUED)
     count = enqueued.num_rows
-    length = pc.add(
-        pc.fill_null(enqueued["header_bytes"], 0), pc.fill_null(enqueued["body_bytes"], 0)
-    )
+    sizes = (enqueued["header_bytes"], enqueued["body_bytes"])
+    length = pc.add(*(pc.fill_null(size, 0) if size.null_count else size for size in sizes))
     columns = [enqueued[name] for name in _ENTRY_COLUMNS]
     nobody, never = pa.nulls(count, pa.string()), pa.repeat(pa.scalar(0, pa.int32()), count)
     return pa.table([*columns, length, nobody, never, enqueued["detail"]], _ENTRIES)
@@ -304,8 +304,8 @@ def _distinct(*columns: pa.ChunkedArray) -> pa.Array:
 
 def _fill(state: State, entries: pa.Table) -> None:
     """Pack the entries, by queue and in position order, into the state."""
-    names = pc.unique(entries["queue"]).to_pylist()
-    by_queue = pc.index_in(entries["queue"], pa.array(names, pa.string()))
+    encoded = entries["queue"].combine_chunks().dictionary_encode()
+    names, by_queue = encoded.dictionary.to_pylist(), encoded.indices
     is_in_order = _are_in_order(by_queue, entries["position"])
     if not is_in_order:
         places = pa.table({"by_queue": by_queue, "position": entries["position"]})
@@ -313,9 +313,7 @@ def _fill(state: State, entries: pa.Table) -> None:
         entries = entries.combine_chunks()
     counts = pc.value_counts(by_queue)
     start = 0
-    for index, count in sorted(
-        zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
-    ):
+    for index, count in sorted(zip(*(part.to_pylist() for part in counts.flatten()), strict=True)):
         queue = state.queues.get(names[index])
         if queue is None:
             message = f"{count} entries are on queue {names[index]!r}, which does not exist"
@@ -330,19 +328,22 @@ def _fill(state: State, entries: pa.Table) -> None:
         start += count
 
 
-def _are_in_order(by_queue: pa.ChunkedArray, positions: pa.ChunkedArray) -> bool:
+def _are_in_order(by_queue: pa.Array, positions: pa.ChunkedArray) -> bool:
     """Tell whether entries lie together by queue, and there by position, as a single queue's do."""
-    steps = pc.pairwise_diff(by_queue.combine_chunks()).slice(1)
+    steps = pc.pairwise_diff(by_queue).slice(1)
     rises = pc.greater(pc.pairwise_diff(positions.combine_chunks()).slice(1), 0)
     is_next = pc.or_(pc.greater(steps, 0), pc.and_(pc.equal(steps, 0), rises))
     return pc.all(is_next).as_py() is not False
 
 
 def _pack(state: State, queue: QueueState, entries: pa.Table) -> None:
-    message_ids, positions = (as_integers(entries[name]) for name in ("message_id", "position"))
-    ats, priorities, expires_at, sizes, holders, counts, details = (
-        as_list(entries[name]) for name in Entry.__dataclass_fields__ if name != "position"
-    )
-    columns = (positions, ats, priorities, expires_at, sizes, holders, counts, details)
-    queue.entries.extend(message_ids, columns)
+    ends = entries["expires_at"]
+    if ends.null_count:
+        ends = pc.fill_null(ends.cast(pa.int64()), NEVER)
+    numbers = [*map(entries.column, ("position", "at", "priority")), ends, entries["message_bytes"]]
+    held = [entries[name] for name in ("acquired_by", "delivery_count", "detail")]
+    is_held = held[0].null_count + held[2].null_count < 2 * len(entries) or pc.max(held[1]).as_py()
+    holders = [*zip(*map(as_list, held), strict=True)] if is_held else []
+    message_ids = as_integers(entries["message_id"])
+    queue.entries.extend(message_ids, Columns._make((*map(as_integers, numbers), holders)))
     state.messages.extend(message_ids)

@@ -5,11 +5,16 @@ Columns reach Python through `memoryview.tolist` (5 ns a value, `to_pylist` take
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from sparkstore.core.packed_integers import Column, Integers, Keys, pack
+
+_OFFSETS = {pa.uint8(): "B", pa.uint16(): "H", pa.uint32(): "I"}
+"""What a packed column keeps of each integer (`packed_integers`): as few bytes as they need."""
 
 
 def as_list(column: pa.ChunkedArray | pa.Array) -> list[Any]:
@@ -33,17 +38,31 @@ def as_list(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     return values
 
 
-def as_integers(column: pa.ChunkedArray | pa.Array) -> Sequence[int]:
-    """Integers as a `range` if each is one more than the one before, else as a list."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    first = column[0].as_py() if len(column) else 0
-    return range(first, first + len(column)) if is_run(column, first) else as_list(column)
+def as_integers(column: pa.ChunkedArray) -> Integers:
+    """Pack integers or times (as µs), one at least and no null, without an object for each.
+
+    Of each above the one before it makes a `range` or `Keys`.
+    """
+    values = column.cast(pa.int64()).combine_chunks()
+    least, largest = (end.as_py() for end in pc.min_max(values).values())
+    count, span = len(values), largest - least
+    kind = next((kind for kind in _OFFSETS if span < 1 << kind.bit_width), None)
+    if not span:
+        return Column(least, None, count)
+    if kind is None:
+        return pack(as_list(values))
+    is_rising = pc.min(pc.pairwise_diff(values)).as_py() > 0
+    if is_rising and span == count - 1:
+        return range(least, largest + 1)
+    offsets = array(_OFFSETS[kind])
+    buffer = pc.subtract(values, least).cast(kind).buffers()[1]
+    offsets.frombytes(memoryview(buffer)[: count * offsets.itemsize])
+    return (Keys if is_rising else Column)(least, offsets, count)
 
 
 def is_run(numbers: pa.Array, first: int) -> bool:
     """True if they are `first` and those that follow it, in order."""
     if not len(numbers):
         return True
-    steps = pc.pairwise_diff(numbers).slice(1)
-    return numbers[0].as_py() == first and pc.all(pc.equal(steps, 1)).as_py() is not False
+    ends = pc.min_max(pc.pairwise_diff(numbers)).as_py()
+    return numbers[0].as_py() == first and {*ends.values()} <= {1, None}

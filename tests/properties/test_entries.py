@@ -7,6 +7,7 @@ from dataclasses import astuple, replace
 from itertools import chain
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +17,10 @@ from hypothesis.stateful import run_state_machine_as_test as run
 from sparkstore.core import entries as module
 from sparkstore.core import entry_chunk
 from sparkstore.core.annotations import NONE, delivery_time_of, plain_time
-from sparkstore.core.entries import Entries, Entry, stretches
+from sparkstore.core.entries import NEVER, Columns, Entries, Entry, stretches
 from sparkstore.core.message_counts import MessageCounts
-from sparkstore.core.packed_integers import pack, pack_keys
+from sparkstore.core.packed_integers import cut, is_rising, pack, pack_keys
+from sparkstore.tables.arrow_values import as_integers
 
 NUMBERS = st.integers(-(1 << 40), 1 << 70)
 IDS = st.integers(1, 400)
@@ -35,6 +37,13 @@ ENTRIES = st.builds(
     st.sampled_from([*DETAILS, None]),
 )
 HOLDERS = st.sampled_from(["c1", "c2"])
+
+
+def columns_of(entries: Sequence[Entry]) -> Columns:
+    """The columns of entries, as whoever has many of them makes them."""
+    *numbers, holders, counts, details = zip(*map(astuple, entries), strict=True)
+    numbers[3] = [NEVER if end is None else end for end in numbers[3]]
+    return Columns(*map(list, numbers), [*zip(holders, counts, details, strict=True)])
 
 
 class EntriesMachine(RuleBasedStateMachine):
@@ -65,9 +74,8 @@ class EntriesMachine(RuleBasedStateMachine):
     @rule(added=st.lists(st.tuples(IDS, ENTRIES), max_size=30, unique_by=lambda pair: pair[0]))
     def extend(self, added: list[tuple[int, Entry]]) -> None:
         new = [(i, entry) for i, entry in added if i not in self.model]
-        names = Entry.__dataclass_fields__
-        columns = tuple([getattr(entry, name) for _, entry in new] for name in names)
-        self.entries.extend([i for i, _ in new], columns)  # type: ignore[arg-type]
+        if new:
+            self.entries.extend([i for i, _ in new], columns_of([entry for _, entry in new]))
         self.model.update(new)
 
     @precondition(lambda self: self.model)
@@ -248,14 +256,14 @@ def test_ids_that_come_as_a_range_are_as_those_of_a_list(
 ) -> None:
     ids = range(first, first + count)
     entries = [Entry(first + index, 5, 4, None, 10) for index in range(count)]
-    _, *rest = (list(column) for column in zip(*(astuple(each) for each in entries), strict=True))
+    _, *rest = columns_of(entries)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "LEAST_CHUNK", 0 if is_packed else 41)
         for each in (module, entry_chunk):
             patch.setattr(each, "CHUNK", 16)
         made = [Entries(), Entries()]
-        made[0].extend(ids, (ids, *rest))
-        made[1].extend([*ids], ([*ids], *rest))
+        made[0].extend(ids, Columns(ids, *rest))
+        made[1].extend([*ids], Columns([*ids], *rest))
     gone = data.draw(st.sets(st.sampled_from(ids)))
     for each in made:
         for message_id in gone:
@@ -285,3 +293,15 @@ def test_a_packed_column_has_the_values_that_were_packed(values: list[int]) -> N
     for value in {*rising, 0, 1 << 80}:
         found = rising.index(value) if value in rising else -1
         assert keys.find(value) == found
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 300), min_size=1))
+def test_a_column_of_a_table_is_packed_as_its_values_are(values: list[int]) -> None:
+    for numbers in (values, sorted({*values})):
+        packed = as_integers(pa.chunked_array([pa.array([7, *numbers], pa.int64()).slice(1)]))
+        assert [*packed] == [*pack(packed).values()] == numbers
+        assert is_rising(packed) == is_rising(numbers)
+        middle = len(numbers) // 2
+        parts = [cut(packed, 0, middle), cut(packed, middle, len(numbers) + 1)]
+        assert [*chain(*parts)] == numbers
+        assert pack(packed).total == sum(numbers)

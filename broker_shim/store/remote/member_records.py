@@ -16,7 +16,8 @@ from typing import Any
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue, Recovered
 from sparkstore.core import link_records
 from sparkstore.core.annotations import Annotations, as_detail
-from sparkstore.core.entries import Entries
+from sparkstore.core.entries import NEVER, Columns, Entries
+from sparkstore.core.entry_chunk import Held
 from sparkstore.core.link_records import LinkKey, link_key
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import arguments as check
@@ -216,11 +217,11 @@ def _add_deliveries(recovered: Recovered, rows: Iterable[tuple[str, bytes, str |
 def _add_entries(entries: Entries, *columns: Any) -> None:
     ids, positions, ats, priorities, expires_at, message_bytes = map(_int64, columns[:6])
     acquired, counts, annotated = map(dict, columns[6:])
-    ends = [None if expires < 0 else expires for expires in expires_at]
-    holders = [acquired.get(message_id) for message_id in ids]
-    failed = [counts.get(message_id, 0) for message_id in ids]
-    notes = [annotated.get(message_id) for message_id in ids]
-    entries.extend(ids, (positions, ats, priorities, ends, message_bytes, holders, failed, notes))
+    ends = [NEVER if expires < 0 else expires for expires in expires_at]
+    held: list[Held] = []
+    if acquired or counts or annotated:
+        held = [(acquired.get(i), counts.get(i, 0), annotated.get(i)) for i in ids]
+    entries.extend(ids, Columns(positions, ats, priorities, ends, message_bytes, held))
 
 
 def _int64(packed: bytes) -> array[int]:

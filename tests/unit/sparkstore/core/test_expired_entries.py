@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sparkstore.core.entries import NO_EXPIRY, Entries, Entry
+from sparkstore.core.entries import NEVER, NO_EXPIRY, Columns, Entries, Entry
 from sparkstore.core.entry_chunk import EntryChunk
 
 
@@ -49,10 +49,10 @@ def test_what_expires_is_found_once_whatever_happened_to_the_entries_before(seed
             )
         if drawn.random() < 0.3:
             ids = range(position + 1, position + 1500)
-            ends = [drawn.choice([None, now_us + drawn.randrange(9)]) for _ in ids]
+            ends = [drawn.choice([NEVER, now_us + drawn.randrange(9)]) for _ in ids]
             count = len(ids)
-            none, zeros = [None] * count, [0] * count
-            entries.extend(ids, ([*ids], zeros, zeros, ends, zeros, none, zeros, none))
+            zeros = [0] * count
+            entries.extend(ids, Columns(ids, zeros, zeros, ends, zeros))
             position += count
         there = [*entries]
         for message_id in drawn.sample(there, min(len(there), 200)):
