@@ -97,11 +97,17 @@ class FrameReader:
         """Bytes of a frame that has not come whole."""
         return len(self._came)
 
+    @property
+    def is_broken(self) -> bool:
+        """True once something that is no frame has come behind what was read: `feed` raises."""
+        return not self._needed_bytes
+
     def feed(self, received: bytes) -> list[Frame]:
         """Add bytes, and return the frames that are whole now.
 
         Raises:
             RemoteFramingError: There is something that is no frame. Nothing more can be read.
+                Frames before it are returned first.
         """
         if self._came:
             self._came += received
@@ -124,7 +130,10 @@ class FrameReader:
                 or track != (kind != _CONTROL)
                 or not HEADER_BYTES <= size <= self.max_frame_bytes
             ):
-                raise self._refusal(flags, kind, size, track)
+                if not frames:
+                    raise self._refusal(flags, kind, size, track)
+                self._needed_bytes = 0
+                break
             if end - at < size:
                 self._needed_bytes = size
                 break

@@ -307,6 +307,8 @@ class Amqp010Connection:
                 self.turn.spend(1)
             if not self.turn.goes_on():
                 break
+        if self._reader.is_broken and not self._frames:
+            self._reader.feed(b"")  # it raises what is wrong, after all before it was done
         self._delayed.go_on()
         in_turn, self._in_turn = self._in_turn, {}  # of 65,535 sessions only those that were used
         for session in in_turn:

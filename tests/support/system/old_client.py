@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -97,11 +98,29 @@ class OldClient:
         """Send a control or command, and wait for nothing; a command's number."""
         assembly = Assembly(channel, method, **parts)
         self._socket.sendall(b"".join(frame.encoded for frame in frames_of(assembly)))
-        self._next += channel == 1 and not assembly.is_control
+        self._next = (self._next + (channel == 1 and not assembly.is_control)) % (1 << 32)
         return self._next - 1
 
+    def write(self, encoded: bytes, commands: int = 0) -> int:
+        """Bytes as they are, which finish so many commands on channel 1; the last one's number."""
+        self._socket.sendall(encoded)
+        self._next = (self._next + commands) % (1 << 32)
+        return self._next - 1
+
+    def number_from(self, command_id: int) -> None:
+        """Give the next command this number."""
+        self.say(SessionCommandPoint(command_id, 0))
+        self._next = command_id
+
+    def end_writing(self) -> None:
+        """Say no more, and read past all until the broker has hung up."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._socket.recv(1 << 16):
+                pass
+
     def do(self, method: Any, **parts: Any) -> Any:
-        """The same, until it is complete; its result, if it has one.
+        """The same as `say`, until it is complete; its result, if it has one.
 
         Raises:
             AssertionError: It was refused: `exception` says why.

@@ -38,7 +38,13 @@ P = TypeVar("P")
 
 
 class RawPeer:
-    """A socket to a broker."""
+    """A socket to a broker.
+
+    Attributes:
+        payload: What the newest frame brought behind its performative.
+    """
+
+    payload = b""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.socket = socket.create_connection(("127.0.0.1", broker.port), timeout=TIMEOUT_S)
@@ -80,7 +86,9 @@ class RawPeer:
                 if not self._receive():
                     return None
             elif frame.start != frame.end:  # no heartbeat
-                return read_performative(frame.encoded, frame.start, frame.end)[0]
+                performative, at = read_performative(frame.encoded, frame.start, frame.end)
+                self.payload = frame.encoded[at : frame.end]
+                return performative
 
     def until(self, kind: type[P]) -> P:
         """The next of a kind; what comes before it is read past."""

@@ -63,6 +63,15 @@ def test_a_header_that_is_none_is_refused_before_the_rest_comes(
     assert refused.value.code == 501
 
 
+def test_frames_before_what_is_none_are_found_before_it_is_refused() -> None:
+    reader = FrameReader()
+    assert reader.feed(BODY.encoded * 2 + bytes(12)) == [BODY, BODY]
+    assert reader.is_broken
+    for more in (b"", BODY.encoded):
+        with pytest.raises(RemoteFramingError, match="a frame of 0 bytes"):
+            reader.feed(more)
+
+
 def test_a_command_on_the_track_of_controls_is_refused() -> None:
     encoded = bytearray(BODY.encoded)
     encoded[5] = 0

@@ -49,6 +49,7 @@ from broker_shim.sockets import turns
 from broker_shim.sockets.transport import PeerProtocol
 from broker_shim.sockets.turns import LoopTime, Turns
 from tests.support.amqp.amqp_1_0 import Client, flow, server
+from tests.support.amqp.link_clients import Client as LinkClient
 from tests.support.amqp.link_clients import House, Place
 from tests.support.work import lines_of
 
@@ -333,13 +334,17 @@ def _usual_interval() -> Iterator[None]:
     sys.setswitchinterval(USUAL_S)
 
 
-@pytest.fixture
-def peers(tmp_path: Path, clock: Clock) -> Peers:
+def peers_of(settings: BrokerSettings, tmp_path: Path, clock: Clock) -> Peers:
     """No time passes by itself: on a machine that is busy a peer would seem greedy by accident."""
-    house = House(Place("memory", tmp_path), BrokerSettings())
+    house = House(Place("memory", tmp_path), settings)
     house.broker.ensure_queue("q", lambda _error: None)
     house.run()
     return Peers(house, clock)
+
+
+@pytest.fixture
+def peers(tmp_path: Path, clock: Clock) -> Peers:
+    return peers_of(BrokerSettings(), tmp_path, clock)
 
 
 def flooded(count: int) -> bytes:
@@ -592,16 +597,20 @@ def test_a_turn_is_over_when_its_time_is_whatever_its_work_was_thought_to_be(
     assert len(seen) == 400
 
 
-def messages(count: int, *, is_settled: bool) -> bytes:
+def messages(count: int, *, is_settled: bool, first: int = 0) -> bytes:
     message = b"\x00\x53\x75\xa0\x01x"
     return b"".join(
         transfer_frame(0, Transfer(0, n, b"%d" % n, 0, is_settled), len(message)) + message
-        for n in range(count)
+        for n in range(first, first + count)
     )
 
 
 @pytest.fixture
 def sender(peers: Peers) -> PeerProtocol:
+    return sender_of(peers)
+
+
+def sender_of(peers: Peers) -> PeerProtocol:
     """A peer with a link that sends to q."""
     peer, _ = peers.connect()
     target = encoded_frame(Attach("s", 0, False, None, None, Source(), Target("q"), None, False, 0))
@@ -651,6 +660,54 @@ def test_messages_before_the_end_of_a_connection_are_stored_in_however_many_turn
         sender.write()
     assert metrics.received == 200
     assert hung_up[0] == 200
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_beside_ten_thousand_transfers_a_ping_is_answered_between_two_turns_of_little_work(
+    tmp_path: Path, clock: Clock, is_settled: bool
+) -> None:
+    """A run is cut by the turn of its peer: a turn that has work left for n takes n messages."""
+    wide = BrokerSettings(credit=20_000, session_bytes=1 << 40)
+    peers = peers_of(wide, tmp_path, clock)
+    flood, (honest, transport) = sender_of(peers), peers.connect()
+    metrics, most = flood.connection.broker.metrics, peers.turns.work
+    said = messages(10_000, is_settled=is_settled)
+    while said or peers.loop.due:
+        before = metrics.received
+        if flood._is_reading:  # which it is not while it has more to do
+            peers.say(flood, said[:READ_BYTES])
+            said = said[READ_BYTES:]
+        else:
+            peers.loop.turn()
+        assert metrics.received - before <= most
+        answered = len(transport.written)
+        peers.say(honest, flooded(1))
+        honest.write()
+        assert len(transport.written) > answered
+    assert metrics.received == 10_000
+
+
+def test_of_ten_thousand_that_wait_one_turn_hands_out_no_more_than_a_batch(tmp_path: Path) -> None:
+    house = House(Place("memory", tmp_path), BrokerSettings())
+    house.broker.ensure_queue("q", lambda _error: None)
+    house.run()
+    sends, takes = LinkClient(house, "sends"), LinkClient(house, "takes")
+    sends.attach("s", is_receiver=False, target=Target("q"))
+    count = 2_000
+    for begin in range(0, count, 200):
+        sends.write(messages(200, is_settled=True, first=begin))
+    takes.attach("t", source=Source("q"))
+    metrics = house.broker.metrics
+    takes.ours.receive(encoded_frame(Flow(0, FAR, 0, 99, 0, 0, 10_000)))
+    while metrics.delivered < count:
+        steps = [house.broker.dispatch] + [house.take_answers] * (house.calls.open_count > 0)
+        for step in steps:
+            before = metrics.delivered
+            step()
+            assert metrics.delivered - before <= 256
+        takes.ours.output()
+        takes.ours.unsent(0)
+    assert metrics.delivered == count
 
 
 def test_what_a_turn_took_too_much_is_taken_off_the_next_ones(
