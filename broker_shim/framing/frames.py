@@ -116,7 +116,7 @@ class FrameReader:
             came = bytes(self._came)
         else:
             came = received
-        frames = []
+        frames: list[Frame] = []
         at, end = 0, len(came)
         self._needed_bytes = HEADER_BYTES
         unpack = _HEADER.unpack_from
