@@ -78,13 +78,10 @@ def add_views(
     connection.execute("SET lock_configuration = true")
 
 
-def add_events(connection: duckdb.DuckDBPyConnection, root: Root) -> tuple[Moment, bool]:
-    """Give a connection `sparkstore_events`, `queues`, and `job_runs` if there is one.
+def add_events(connection: duckdb.DuckDBPyConnection, root: Root) -> Moment:
+    """Give a connection `sparkstore_events` and `queues`; the moment that both are of.
 
-    The first has every record that counts, of any kind. All are of one moment.
-
-    Returns:
-        The moment, and whether `job_runs` is there.
+    The first has every record that counts, of any kind.
 
     Raises:
         CorruptData: A table is gone or has no Delta log, or its file is.
@@ -94,11 +91,8 @@ def add_events(connection: duckdb.DuckDBPyConnection, root: Root) -> tuple[Momen
         moment = _at_one_moment(connection, root, None)
         _create_views(connection, moment, ["queues"], None)
         connection.execute(f"CREATE VIEW sparkstore_events AS {events_text(_values(moment))}")
-        has_jobs = bool(versions(root.table("job_runs")))
-        if has_jobs:
-            add_log(connection, root, "job_runs", None)
     connection.execute("SET lock_configuration = true")
-    return moment, has_jobs
+    return moment
 
 
 def moment_of(root: Root, as_of: AsOf | PointInTime | None = None) -> Moment:

@@ -60,7 +60,7 @@ def message_search(root: Root, terms: SearchTerms) -> SearchResult:
         Unavailable: The tables cannot be read.
     """
     with translated(), connect() as connection:
-        moment, _ = add_events(connection, root)
+        moment = add_events(connection, root)
         begin_us, left_out = begin_of_newest(moment), list[str]()
         if begin_us is not None:
             text = f"all that came before {time_text(begin_us)}"

@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from sparkstore.core.state_machine.state_machine import ID_BLOCK
 from sparkstore.embedded.answers import translated
 from sparkstore.embedded.duckdb_views import add_events, connect
 from sparkstore.embedded.moment import Moment
 from sparkstore.embedded.series_times import SeriesTimes
-from sparkstore.tables.root import Root
+from sparkstore.tables.root import IDS_OF_A_GENERATION, Root
 
 MOST_ROWS, MOST_STAYS = 20_000_000, 500_000
 DESTROYED = "queue destroyed"
@@ -100,12 +101,17 @@ SELECT number, begin_us FROM steps ASOF JOIN longest ON steps.at_us < longest.en
 WHERE begin_us <= steps.at_us
 """
 _STARTS = """
-SELECT epoch_us("at") FROM sparkstore_events WHERE kind = 'opened' AND {recent} ORDER BY 1
+WITH taken_over AS (
+  SELECT epoch FROM sparkstore_events
+  WHERE kind = 'ids_reserved' AND message_id > {ids} AND (message_id - 2) % {ids} < {block}
+    AND {recent}
+  QUALIFY row_number() OVER (PARTITION BY (message_id - 2) // {ids} ORDER BY position) = 1
+)
+SELECT epoch_us("at"), epoch IN (FROM taken_over)
+FROM sparkstore_events WHERE kind = 'opened' AND {recent} ORDER BY 1
 """
-_COMPACTIONS = """
-SELECT epoch_us(began_at) FROM job_runs
-WHERE job = 'compact' AND outcome <> 'failed' AND began_at >= make_timestamptz({since}) ORDER BY 1
-"""
+"""Each generation of a root gives out ids of a range of its own, so its first reservation is told
+by its number: in that epoch another machine began to serve, or a person promoted a replica."""
 _NOW = "SELECT depth, epoch_us(oldest_at) FROM queues WHERE queue = {queue}"
 _WHOLE = "SELECT coalesce(max(history_start), 1) FROM sparkstore_state WHERE part = 'meta'"
 _BEGIN = """
@@ -119,7 +125,8 @@ class QueueSeries(NamedTuple):
     Attributes:
         items: A row for each step that history has: `at_us`, its end, and the figures of that
             moment or of the step. None if history knows no such queue.
-        marks: Moments when a broker started or compacted: `at_us`, `what`.
+        marks: Moments when a broker started or took over: `at_us`, `what`. A machine that took
+            over and got no new message is marked when it started again and got one.
         left_out: Sentences about what is not there, and why.
     """
 
@@ -136,12 +143,12 @@ def queue_series(root: Root, queue: str, times: SeriesTimes) -> QueueSeries:
         Unavailable: The tables cannot be read.
     """
     with translated(), connect() as connection:
-        moment, has_jobs = add_events(connection, root)
+        moment = add_events(connection, root)
         ask = _Questions(connection, queue, times)
         left_out = [*_shortened(ask, moment)]
         lives, now = ask(_LIVES), ask(_NOW)
         items = _items(ask, lives, now, left_out) if lives or now else []
-        return QueueSeries(items, _marks(ask, has_jobs=has_jobs), left_out)
+        return QueueSeries(items, _marks(ask), left_out)
 
 
 class _Questions:
@@ -275,11 +282,12 @@ def _dropped(
     return dropped
 
 
-def _marks(ask: _Questions, *, has_jobs: bool) -> list[dict[str, Any]]:
-    words = {"broker started": _STARTS} | ({"compacted": _COMPACTIONS} if has_jobs else {})
-    marks = [{"at_us": us, "what": what} for what, query in words.items() for (us,) in ask(query)]
-    marks = [mark for mark in marks if mark["at_us"] < ask.times.until_us]
-    return sorted(marks, key=lambda mark: mark["at_us"])
+def _marks(ask: _Questions) -> list[dict[str, Any]]:
+    return [
+        {"at_us": at_us, "what": "failed over" if is_other else "broker started"}
+        for at_us, is_other in ask(_STARTS, ids=IDS_OF_A_GENERATION, block=ID_BLOCK)
+        if at_us < ask.times.until_us
+    ]
 
 
 def _us(moment: datetime) -> int:

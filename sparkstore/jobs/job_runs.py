@@ -110,7 +110,12 @@ def create(root: Root) -> None:
 
 
 def last_success(root: Root, job: str) -> datetime | None:
-    """Return when the last run of a job that did not fail ended, UTC; None: none is known.
+    """Return when the last run of a job that did not fail ended, UTC; None: none is known."""
+    return max(successes(root, job), default=None)
+
+
+def successes(root: Root, job: str) -> list[datetime]:
+    """Return when the runs of a job that did not fail ended, UTC, `KEPT_RUNS` and few more at most.
 
     A table that cannot be read knows of none.
     """
@@ -119,13 +124,12 @@ def last_success(root: Root, job: str) -> datetime | None:
         names = ["began_at", "seconds", "outcome"]
         rows = table.to_pyarrow_table(filters=[("job", "=", job)], columns=names).to_pylist()
     except (OSError, DeltaError, pa.ArrowException):
-        return None
-    ends = (
+        return []
+    return [
         row["began_at"] + timedelta(seconds=row["seconds"])
         for row in rows
         if row["outcome"] != "failed"
-    )
-    return max(ends, default=None)
+    ]
 
 
 def first_line(reason: BaseException) -> str:

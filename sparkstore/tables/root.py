@@ -41,7 +41,7 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
 """Schema and partition columns of each table."""
 
 
-_IDS_OF_A_GENERATION = 1 << 40
+IDS_OF_A_GENERATION = 1 << 40
 """Enough for 127 days of 100,000 new messages a second; there are 8 million such ranges. A
 generation that uses up its own goes on in that of the next."""
 
@@ -83,7 +83,7 @@ class Identity:
         Each has a range of its own, since a replica that is promoted may lack the newest
         reservations: members of the store's service have those ids still, and use them.
         """
-        return 1 + (self.generation - 1) * _IDS_OF_A_GENERATION
+        return 1 + (self.generation - 1) * IDS_OF_A_GENERATION
 
 
 class RemoteTables(Protocol):

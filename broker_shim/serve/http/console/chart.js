@@ -60,26 +60,30 @@ export function chart(title, { xs, series, textOf = String, isBars = false, widt
     svg("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, short.format(tick)))),
   ...labelsOf(isScale ? [from, to] : xs, isScale, place, span, textOf),
   ...marks.map(({ at, text }) => svg("line",
-    { class: "mark", x1: place(at), x2: place(at), y1: TOP, y2: HEIGHT - BOTTOM }, svg("title", {}, `${textOf(at)} ${text}`))),
+    { class: "mark", "data-what": text, x1: place(at), x2: place(at), y1: TOP, y2: HEIGHT - BOTTOM }, svg("title", {}, `${textOf(at)} ${text}`))),
   ...series.map((each, at) => (isBars
     ? barsOf(each, at, { xs, x, y, textOf, width: (0.8 * span) / (xs.length || 1) / series.length, of: series.length })
     : lineOf(each, at, { xs, x, y, textOf }))));
   const reading = element("span", { class: "reading" });
   if (zoom) {
     const timeOf = (left) => Math.max(from, Math.min(to, from + ((left - LEFT) / span) * (to - from)));
-    const tell = (at) => { reading.textContent = at === null ? "" : readAt(at, xs, series, textOf); };
+    const tell = (at) => { reading.textContent = at === null ? "" : readAt(at, xs, series, textOf, marks); };
     brush(drawn, { top: TOP, bottom: HEIGHT - BOTTOM, timeOf, tell, held, zoom });
   }
   const legends = series.length > 1 ? series.map((each, at) => legendOf(each, at, isBars)) : [];
   return element("figure", {}, element("figcaption", {}, title, ...legends, reading), drawn);
 }
 
-// The values of the x that is nearest to a place.
-function readAt(at, xs, series, textOf) {
-  const distances = xs.map((each) => Math.abs(each - at));
-  const nearest = distances.indexOf(Math.min(...distances));
+// The values of the x that is nearest to a place, and the marks to which it is the nearest, too.
+function readAt(at, xs, series, textOf, marks) {
+  const nearestTo = (moment) => {
+    const distances = xs.map((x) => Math.abs(x - moment));
+    return distances.indexOf(Math.min(...distances));
+  };
+  const nearest = nearestTo(at);
+  const marked = new Set(marks.filter((mark) => nearestTo(mark.at) === nearest).map(({ text }) => text));
   const values = series.map(({ name, values: found }) => `${name} ${found[nearest] === null ? "none" : short.format(found[nearest])}`);
-  return `${textOf(xs[nearest])}: ${values.join(", ")}`;
+  return `${textOf(xs[nearest])}: ${[...values, ...marked].join(", ")}`;
 }
 
 function legendOf({ name }, number, isBars) {

@@ -3,7 +3,7 @@
 import { chart } from "./chart.js";
 import { element } from "./elements.js";
 import { get, queuePath } from "./requests.js";
-import { timeTextOf, written, zone } from "./times.js";
+import { timeTextOf, when, zone } from "./times.js";
 
 const RANGES = { "15 minutes": 900, "a day": 86_400, "a week": 604_800, "30 days": 2_592_000 };
 const NICE = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 14_400, 86_400];
@@ -53,8 +53,7 @@ export function timeCharts(name, query, kept) {
       if (isHeld || mine !== turn) return;
       shown = [since, zoomed ? to : Date.now()];
       drawn.replaceChildren(...chartsOf(series, shown, zoom, (held) => { isHeld = held; }));
-      const marks = series.marks.map((each) => `${each.what} ${written(Date.parse(each.at)).slice(0, 19)}`);
-      notes.textContent = [...marks, ...series.left_out.map((each) => `left out: ${each}`)].join("; ");
+      notes.textContent = [...marksOf(series.marks), ...series.left_out.map((each) => `left out: ${each}`)].join("; ");
     } catch (error) {
       if (mine !== turn) return;
       drawn.replaceChildren();
@@ -104,6 +103,10 @@ export function timeCharts(name, query, kept) {
 
   return { whole, look, values };
 }
+
+// Marks in words: of each kind how many, and the last.
+const marksOf = (marks) => Object.entries(Object.groupBy(marks, ({ what }) => what)).map(([what, alike]) =>
+  `${what} ${alike.length > 1 ? `${alike.length} times, last ` : ""}${when(alike.at(-1).at).slice(0, 19)}`);
 
 // Depth, rates and age. A rate is that of its step, whose length is the time since the one before.
 function chartsOf(series, [asked, to], zoom, held) {

@@ -1,16 +1,21 @@
-"""Answers of history about series, which do not change any more, are kept."""
+"""Answers of history about series, which do not change any more, are kept; others for a minute."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from broker_shim.serve.http.figures.figure_bodies import AlarmRow
 from sparkstore.embedded.series_times import SeriesTimes
 
 MOST_KEPT = 64
+LATELY_S = 60.0
+
+T = TypeVar("T")
 
 
 class SeriesParts(NamedTuple):
@@ -40,14 +45,22 @@ class SeriesKept:
 
     Attributes:
         turn: Held by the request whose process runs.
-        upkeep: What the tables told of jobs and replicas, and when, by the monotonic clock.
     """
-
-    upkeep: tuple[float, RootUpkeep] | None = None
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
+        self._lately: dict[str, tuple[float, Any]] = {}
         self._answers: OrderedDict[tuple[str, SeriesTimes], SeriesParts] = OrderedDict()
+
+    async def lately(self, what: str, read: Callable[[], Awaitable[T]]) -> T:
+        """Return what `read` returned in the last `LATELY_S`, else what it returns now."""
+        at_s, value = self._lately.get(what, (-LATELY_S, None))
+        if time.monotonic() - at_s < LATELY_S:
+            kept: T = value
+            return kept
+        answer = await read()
+        self._lately[what] = time.monotonic(), answer
+        return answer
 
     def answer(self, queue: str, times: SeriesTimes) -> SeriesParts | None:
         """Return what is kept."""

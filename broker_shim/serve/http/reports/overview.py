@@ -1,7 +1,7 @@
 """Requests for how the broker is: figures on one page, and sentences about what is wrong.
 
 The sentences are those of `sparkstore doctor` (`sparkstore.cli.health.diagnosis`), of findings of
-`reconcile`, and of jobs that failed. What takes reads of tables is kept for `UPKEEP_S`.
+`reconcile`, and of jobs that failed. What takes reads of tables is kept for a minute.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sparkstore.tables.root import Root
 if TYPE_CHECKING:
     from sparkstore.cli.health.diagnosis import Diagnosis
 
-UPKEEP_S, HOUR_S = 60.0, 3600.0
+HOUR_S = 3600.0
 LATE_S = 2 * 86_400.0
 """A last compaction that is older is an alarm."""
 
@@ -156,13 +156,12 @@ def _alarms(line: Diagnosis) -> Iterator[AlarmRow]:
 
 
 async def _upkeep(call: Call) -> RootUpkeep:
-    root, kept = root_of(call), call.served.series
+    root = root_of(call)
     if root is None:
         return RootUpkeep(None, {}, [])
-    now_s = time.monotonic()
-    if kept.upkeep is None or now_s - kept.upkeep[0] > UPKEEP_S:
-        kept.upkeep = now_s, await read_tables(call, lambda: _upkeep_of(root))
-    return kept.upkeep[1]
+    return await call.served.series.lately(
+        "upkeep", lambda: read_tables(call, lambda: _upkeep_of(root))
+    )
 
 
 def _upkeep_of(root: Root) -> RootUpkeep:

@@ -16,6 +16,7 @@ import csv
 import io
 import json
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from broker_shim.broker.address import QueueNode
@@ -34,10 +35,11 @@ from broker_shim.serve.http.figures.series_answers import SeriesParts
 from broker_shim.serve.http.limited_answers import MOST_S, history_turn, limited_answer
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
-from broker_shim.serve.http.table_reads import flushed, root_of
+from broker_shim.serve.http.table_reads import flushed, read_tables, root_of
 from sparkstore.cli.queries.limited_process import SeriesQuestion
 from sparkstore.core.queue_names import shown
 from sparkstore.embedded.series_times import SeriesTimes
+from sparkstore.tables.root import Root
 
 _S = 1_000_000
 _DEFAULT_S, _DEFAULT_STEPS = 900, 200
@@ -127,7 +129,29 @@ async def _series(call: Call, queue: str, times: SeriesTimes) -> SeriesParts:
         rest = times._replace(since_us=times.since_us + first * times.step_us)
         items = await call.read(lambda: recent.items(queue, rest))
         parts = parts._replace(items=parts.items + items)
-    return parts
+    marks = [*parts.marks, *await _compactions(call, times)]
+    return parts._replace(marks=sorted(marks, key=itemgetter("at_us")))
+
+
+async def _compactions(call: Call, times: SeriesTimes) -> list[dict[str, Any]]:
+    """List when compactions ended, as the table of jobs has it: history has no record of them."""
+    if (root := root_of(call)) is None:
+        return []
+    ends = await call.served.series.lately(
+        "compactions", lambda: read_tables(call, lambda: _ends_of_compactions(root))
+    )
+    known = (int(end.timestamp() * _S) for end in ends)
+    return [
+        {"at_us": at_us, "what": "compacted"}
+        for at_us in known
+        if times.since_us <= at_us < times.until_us
+    ]
+
+
+def _ends_of_compactions(root: Root) -> list[datetime]:
+    from sparkstore.jobs.job_runs import successes  # noqa: PLC0415  # it loads deltalake
+
+    return successes(root, "compact")
 
 
 async def _of_history(call: Call, queue: str, times: SeriesTimes) -> SeriesParts:

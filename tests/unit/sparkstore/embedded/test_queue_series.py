@@ -22,10 +22,11 @@ from sparkstore.core.records import (
     queue_created,
     queue_destroyed,
 )
+from sparkstore.core.state_machine.state_machine import ID_BLOCK
 from sparkstore.embedded import queue_series as series_module
 from sparkstore.embedded.queue_series import DESTROYED, QueueSeries, queue_series
 from sparkstore.embedded.series_times import SeriesTimes
-from sparkstore.tables.root import Root
+from sparkstore.tables.root import IDS_OF_A_GENERATION, Root
 from tests.support.histories.histories import History, Layers, Row
 from tests.support.histories.seeds import seed
 from tests.support.roots.roots import build_root
@@ -194,3 +195,20 @@ def test_the_age_is_of_some_messages_where_too_many_left(
     assert found.left_out == [text]
     ages = {item["at_us"] // S: item["oldest_age_s"] for item in found.items}
     assert (ages[29], ages[31], ages[37]) == (19.0, 19.0, 19.0)  # of 10, 12 and 18
+
+
+def test_a_start_in_a_new_generation_is_marked_as_a_failover(tmp_path: Path) -> None:
+    """Ids tell: each generation gives out its own, and a start after a kill goes on in them."""
+    rows = []
+    for epoch, (generation, blocks) in enumerate(((0, 1), (0, 2), (1, 1), (1, 2), (2, 1)), 1):
+        below = 1 + generation * IDS_OF_A_GENERATION + blocks * ID_BLOCK
+        for record in (opened(epoch * 10 * S, "w"), ids_reserved(epoch * 10 * S + 1, below)):
+            rows.append(Row(len(rows) + 1, epoch, record))
+    root = build_root(tmp_path / "root", Layers(History(rows), 4, 4, 1, 1000))
+    found = queue_series(root, "q", SeriesTimes(5 * S, 50 * S, S))
+    assert [(mark["at_us"] // S, mark["what"]) for mark in found.marks] == [
+        (10, "broker started"),
+        (20, "broker started"),
+        (30, "failed over"),
+        (40, "broker started"),
+    ]

@@ -18,6 +18,7 @@ from broker_shim.security.rules.permissions import Permission, Rule
 from broker_shim.serve.http.figures.recent_figures import KEPT, SAMPLE_S, RecentFigures
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.embedded.series_times import SeriesTimes
+from sparkstore.jobs.job_runs import JobRun, record
 from tests.support.stores.http_houses import TIMEOUT_S, HttpHouse, Reply, path_of
 from tests.support.stores.stores import DELTA_CONFIG
 
@@ -35,13 +36,16 @@ RULES = (
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpHouse]:
     folder = tmp_path_factory.mktemp("house")
     slow = replace(DELTA_CONFIG, commit_interval_ms=10_000)  # who asks does not wait for a commit
-    it = HttpHouse(folder, USERS, RULES, store=DeltaMessageStore(folder / "root", slow))
+    store = DeltaMessageStore(folder / "root", slow)
+    it = HttpHouse(folder, USERS, RULES, store=store)
     for name in ("orders", "secret", "gone"):
         it.put_queue(name)
     it.put("orders", b"eggs", b"bread", b"milk")
     it.put("gone", b"last", b"words")
     it.ask("POST", path_of("orders", "/purge"), "ada", {"ids": [_first_id(it)]})
     it.ask("DELETE", path_of("gone") + "?force=true", "ada")
+    for outcome in ("done", "failed"):
+        record(store.root, JobRun(outcome, "compact", datetime.now(UTC), 0.0, outcome, {}))
     yield it
     it.stop()
 
@@ -64,7 +68,7 @@ def test_history_tells_what_came_and_left_by_how_it_did(house: HttpHouse) -> Non
     assert sum(item["arrived"] for item in items) == 3
     assert sum(item["departed"].get("purged", 0) for item in items) == 1
     assert items[-1]["oldest_age_s"] > 0
-    assert [mark["what"] for mark in reply.body["marks"]] == ["broker started"]
+    assert [mark["what"] for mark in reply.body["marks"]] == ["broker started", "compacted"]
     (line,) = reply.body["left_out"]
     assert line.endswith("where history begins")
 
@@ -76,6 +80,13 @@ def test_the_steps_of_both_sources_are_one_series(house: HttpHouse) -> None:
     gaps = {(after - before).total_seconds() for before, after in pairwise(ends)}
     assert gaps <= {5.0}
     assert ends == sorted(ends)
+
+
+def test_what_memory_tells_of_has_the_marks_of_compactions_too(house: HttpHouse) -> None:
+    """History is asked for no step of it; a compaction that failed is none."""
+    compacted = series(house, "orders", step=1).body["marks"][-1]
+    reply = series(house, "orders", **{"from": compacted["at"], "step": SAMPLE_S})
+    assert (reply.body["marks"], reply.body["left_out"]) == ([compacted], [])
 
 
 def test_a_deleted_queue_has_its_past(house: HttpHouse) -> None:
