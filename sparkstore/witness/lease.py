@@ -99,6 +99,11 @@ class Witness:
         return max(0.0, self._held_until - self._clock())
 
     @property
+    def holder(self) -> Holder:
+        """Return what the witness says of this store, as last known; asks nobody."""
+        return self._own
+
+    @property
     def names_successor(self) -> bool:
         """Tell whether a standby may take over from this store, as last known; asks nobody."""
         own = self._own

@@ -6,6 +6,7 @@ One pair for all tests; each leaves it in step. The books are the client's own.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 import time
@@ -19,6 +20,7 @@ import pytest
 
 from sparkstore.cli.command_line import main
 from sparkstore.exit_codes import ExitCode
+from tests.support.system.chromium import CHROMIUM, browser
 from tests.support.system.ledger_sender import LedgerReceiver, LedgerSender
 from tests.support.system.pair_machines import Pair
 
@@ -30,7 +32,7 @@ class Drill:
     """A pair, a client that sends all the time, and what a receiver got at the end."""
 
     def __init__(self, folder: Path) -> None:
-        self.pair = Pair(folder)
+        self.pair = Pair(folder, options=("--http", "127.0.0.1:0"))
         self.pair.start_both()
         self.received = Counter[str]()
 
@@ -99,6 +101,25 @@ def test_two_switches_in_a_row_leave_no_message_in_doubt(
             assert row["switched_why"].startswith("ordered by local uid=")
     assert drill.received == Counter(sender.accepted)
     print("seconds without an answer:", *(f"{one:.2f}" for one in outages_s))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_the_console_shows_the_standby_and_the_last_switch(drill: Drill, tmp_path: Path) -> None:
+    """And a chart of what was sent meanwhile is marked where the other machine took over."""
+    primary = drill.pair.primary_in_step()
+    urls = re.findall(r" http=(\S+)", (drill.pair.folder / f"log{primary}").read_text())
+    with browser(tmp_path) as page:
+        page.open(f"{urls[-1]}/#/overview")
+        tiles = "[...document.querySelectorAll('.tiles a')].map((it) => it.innerText)"
+        page.until(f"({tiles}).some((text) => text.startsWith('Last switch'))")
+        texts = {name: rest for name, *rest in map(str.splitlines, page.evaluate(tiles))}
+        assert texts["Standby"] == ["in step", "it has all that was confirmed"]
+        assert re.search(
+            r": ordered by local uid=\d+.*; served \d+\.\d s later$", texts["Last switch"][1]
+        )
+        page.evaluate("location.hash = '#/queue/booked'")
+        page.until("document.querySelector('.chart .mark[data-what=\"failed over\"]')")
+        assert page.troubles == []
 
 
 def killed_amid_a_switch(drill: Drill, victim: Callable[[int], int]) -> None:

@@ -101,6 +101,12 @@ class PairControl:
         """Tell whether nothing that is confirmed need be at a standby."""
         return self.figures.is_alone
 
+    @property
+    def last_known(self) -> Holder | None:
+        """Return what the witness says, as last known; None: there is no witness. Asks nobody."""
+        witness = self._log.witness
+        return None if witness is None else witness.holder
+
     def holder(self) -> Holder:
         """Return what the witness says.
 

@@ -33,6 +33,7 @@ function figuresOf(it) {
     ...lags.map(([folder, lag]) => (
       { name: "Replica", value: lag === null ? "unreadable" : `${short.format(lag)} behind`, more: folder, view: "upkeep" })),
     ...(it.standby ? [standbyOf(it.standby)] : []),
+    ...(it.last_switch ? [switchOf(it.last_switch)] : []),
     { name: "Up", value: age(it.uptime_s) || "0 s", more: `${it.version}, since ${when(it.started_at).slice(0, 16)} (${zone()})`, view: "upkeep" },
   ];
 }
@@ -42,6 +43,12 @@ function standbyOf({ in_step: isInStep, alone, lag_records: records, lag_bytes: 
   const lag = `${short.format(records)} records, ${size(bytes)}, ${age(seconds) || "0 s"} behind`;
   const more = isInStep ? "it has all that was confirmed" : alone ? `alone: a lost disk loses data; ${lag}` : lag;
   return { name: "Standby", value: isInStep ? "in step" : "not in step", more, view: "upkeep", tone: isInStep ? "good" : "bad" };
+}
+
+// When this machine took over, why, and how long it took until it served.
+function switchOf({ at, why, served_after_s: seconds }) {
+  const length = seconds === null ? "" : `; served ${seconds.toFixed(1)} s later`;
+  return { name: "Last switch", value: `${age((Date.now() - Date.parse(at)) / 1000)} ago`, more: `${when(at).slice(0, 19)} (${zone()}): ${why}${length}`, view: "upkeep" };
 }
 
 function tile({ name, value, more, view, tone = "" }) {

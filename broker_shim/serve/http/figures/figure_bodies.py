@@ -40,11 +40,24 @@ class StandbyRow(Struct, kw_only=True):
     lag_seconds: float
 
 
+class SwitchRow(Struct, kw_only=True):
+    """The last time that this root took the place of another: when, and why.
+
+    `served_after_s`: so long after that the broker began to serve; null if it is over a minute, as
+    the broker started once more since.
+    """
+
+    at: str
+    why: str
+    served_after_s: float | None
+
+
 class OverviewAnswer(Struct, kw_only=True):
     """The state of a broker. Rates are those of the last minute; null: not known, or not there.
 
     `sync_p50_ms` and `sync_p99_ms` are of the log since the start, rounded up to a bound of the
-    histogram. `uncommitted_bytes` wait for Delta. `standby` is null where none may come.
+    histogram. `uncommitted_bytes` wait for Delta. `standby` is null where none may come, and
+    `last_switch` where there was none, or no witness.
     """
 
     version: str
@@ -68,6 +81,7 @@ class OverviewAnswer(Struct, kw_only=True):
     last_compaction_at: str | None
     replica_lags: dict[str, int | None]
     standby: StandbyRow | None
+    last_switch: SwitchRow | None
     alarms: list[AlarmRow]
 
 

@@ -20,6 +20,7 @@ from broker_shim.serve.http.figures.figure_bodies import (
     DiskRow,
     OverviewAnswer,
     StandbyRow,
+    SwitchRow,
 )
 from broker_shim.serve.http.figures.recent_figures import RATE_S
 from broker_shim.serve.http.figures.series_answers import RootUpkeep
@@ -32,7 +33,7 @@ from sparkstore.tables.root import Root
 if TYPE_CHECKING:
     from sparkstore.cli.health.diagnosis import Diagnosis
 
-HOUR_S = 3600.0
+HOUR_S, _LONGEST_SWITCH_S = 3600.0, 60.0
 LATE_S = 2 * 86_400.0
 """A last compaction that is older is an alarm."""
 
@@ -62,6 +63,7 @@ async def show_overview(call: Call) -> OverviewAnswer:
         last_compaction_at=None if compacted is None else compacted.isoformat(timespec="seconds"),
         replica_lags=upkeep.replica_lags,
         standby=_standby(call),
+        last_switch=_last_switch(call),
         alarms=[*_trouble(served, store, log), *_alone(call), *upkeep.alarms],
         **log._asdict(),
         **figures,
@@ -78,6 +80,19 @@ def _standby(call: Call) -> StandbyRow | None:
         lag_records=figures.lag_records,
         lag_bytes=figures.lag_bytes,
         lag_seconds=round(figures.lag_s, 3),
+    )
+
+
+def _last_switch(call: Call) -> SwitchRow | None:
+    pair = call.probes.pair
+    holder = None if pair is None else pair.last_known
+    if holder is None or not holder.switched_us:
+        return None
+    after_s = (call.served.recent.started_us - holder.switched_us) / 1e6
+    return SwitchRow(
+        at=iso_time(holder.switched_us),
+        why=holder.switched_why,
+        served_after_s=round(after_s, 2) if after_s <= _LONGEST_SWITCH_S else None,
     )
 
 
