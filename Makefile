@@ -149,7 +149,8 @@ soak: setup  ## kill -9 at random points, hundreds of times (COUNT=100000 messag
 
 POWERLOSS := ../shared/tools/powerloss/powerloss.py
 soak-failover: setup  ## a hundred kills (COUNT=) of whoever serves of two brokers, and a third as many of all else
-	@SPARKSTORE_FAILOVERS=$(or $(COUNT),100) $(BIN)/python -m pytest tests/system/test_failover.py -q -s --timeout 28800
+	@SPARKSTORE_FAILOVERS=$(or $(COUNT),100) $(BIN)/python -m pytest tests/system/test_failover.py -q -s --timeout 3600 \
+	    -o tmp_path_retention_policy=failed
 	@for machine in primary standby; do test ! -f "$(POWERLOSS)" || \
 	    $(BIN)/python -m jobs.benchmarks.soak_power_cut $$machine "$(POWERLOSS)" || exit 1; done
 

@@ -7,19 +7,24 @@ In this order, each durable before the next:
 3. the copy is made in `copying/`, and its tables are marked durable
 4. the tables are moved to their place, then `root.json` is written, and `copying/` is removed
 
-A kill in the midst of it leaves `copying/`, with or without a `root.json` beside it: with one the
-copy is whole, without one the next copy begins at step 2, so a part of a copy is set aside, too.
+All of it under the jobs' lease: a job that is at work on a table that is moved would go on in the
+copy, whose versions are others. A kill in the midst of it leaves `copying/`, with or without a
+`root.json` beside it: with one the copy is whole, without one the next copy begins at step 2, so a
+part of a copy is set aside, too.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sparkstore.errors import CorruptData, InvalidRequest
+from sparkstore.errors import CorruptData, InvalidRequest, Locked, Unavailable
 from sparkstore.storage.durable_files import fsync_path
 from sparkstore.storage.local import LocalStorage
+from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.marks import MARKS_FILE, mark_durable
 from sparkstore.tables.private_folder import private_folder
 from sparkstore.tables.root import ROOT_FILE, TABLES, Identity, Root, as_root_file, is_root
@@ -46,6 +51,21 @@ def has_whole_root(path: Path) -> bool:
             message = f"{path} is not a sparkstore root and not empty: it holds {min(strangers)!r}"
             raise InvalidRequest(message)
     return False
+
+
+@contextmanager
+def without_jobs(path: Path) -> Iterator[None]:
+    """Keep jobs away from a folder during the body.
+
+    Raises:
+        Unavailable: One is at work there: it ends by itself, and the next connection copies.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(jobs_lease(path))
+        except Locked as reason:
+            raise Unavailable(f"no copy while a job works on the old root: {reason}") from reason
+        yield
 
 
 def begin_copy(path: Path) -> Path:

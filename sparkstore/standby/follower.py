@@ -24,7 +24,7 @@ from sparkstore.shipping.frames import (
     most_bytes,
 )
 from sparkstore.shipping.peer import Peer
-from sparkstore.standby.copied_root import begin_copy, end_copy, has_whole_root
+from sparkstore.standby.copied_root import begin_copy, end_copy, has_whole_root, without_jobs
 from sparkstore.standby.copy_calls import CopyTarget
 from sparkstore.standby.followed_root import FollowedRoot
 from sparkstore.tables.fencing import STANDBY
@@ -133,6 +133,10 @@ class StandbyConnection:
         if self._root is not None:
             self._root.close()
             self._root = None
+        with without_jobs(self._path):
+            return self._copied(primary)
+
+    def _copied(self, primary: PrimaryWelcome) -> tuple[PairFrame, bytes]:
         target = CopyTarget(begin_copy(self._path), self._peer)
         kind, body = self._receive()
         while kind is PairFrame.CALL:

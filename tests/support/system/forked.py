@@ -23,15 +23,27 @@ from tests.support.checkout import CHECKOUT
 _START_S, _END_S = 120.0, 30.0
 
 
+def forking_parent(preloaded: Path | None = None) -> Path:
+    """The socket of the one parent of this process, which is started by the first call.
+
+    Args:
+        preloaded: A library that it and what it forks have (LD_PRELOAD): it has its own parent.
+    """
+    return _parent("" if preloaded is None else str(preloaded))
+
+
 @cache
-def forking_parent() -> Path:
-    """The socket of the one parent of this process, which is started by the first call."""
+def _parent(preloaded: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="forks-"))
     parent = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.system.forking_parent", str(folder / "s")],
+        [
+            *(sys.executable, "-X", "faulthandler"),
+            *("-m", "tests.support.system.forking_parent", str(folder / "s")),
+        ],
         cwd=CHECKOUT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        env=os.environ | {"LD_PRELOAD": preloaded},
     )
     atexit.register(_end, parent, folder)
     assert parent.stdout is not None
@@ -58,6 +70,8 @@ class ForkedProcess:
         stderr: For its standard error.
         environment: Its environment; None: this process's own, with the checkout as a place of
             modules.
+        cwd: The folder that it runs in; None: that of this process.
+        preloaded: A library that its calls of the system's go through.
     """
 
     def __init__(
@@ -67,17 +81,19 @@ class ForkedProcess:
         stdout: int,
         stderr: int,
         environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        preloaded: Path | None = None,
     ) -> None:
         here = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
         request = {
             "module": module,
             "arguments": arguments,
-            "cwd": str(Path.cwd()),
+            "cwd": str(cwd or Path.cwd()),
             "environment": dict(here if environment is None else environment),
         }
         self._parent = socket.socket(socket.AF_UNIX)
         self._parent.settimeout(_START_S)
-        self._parent.connect(str(forking_parent()))
+        self._parent.connect(str(forking_parent(preloaded)))
         passed = array.array("i", (stdout, stderr))
         data = json.dumps(request).encode() + b"\n"
         sent = self._parent.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])

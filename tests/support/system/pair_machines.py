@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,11 +22,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from sparkstore.witness.folder import FolderPlace
 from sparkstore.witness.place import witness_at
 from sparkstore.witness.turn import sight
 from tests.support.checkout import CHECKOUT
 from tests.support.system.cable import Cable
+from tests.support.system.forked import ForkedProcess
 
 _LONG_S = 120.0
 _TICK_S = 0.02
@@ -77,7 +79,7 @@ class Pair:
         self._alone.write_text('[store]\nwitness = "none"\n')
         self.ports, self._shipping = ([_free_port(), _free_port()] for _ in range(2))
         self.cables = [Cable(self._shipping[1]), Cable(self._shipping[0])]
-        self.processes: list[subprocess.Popen[bytes] | None] = [None, None]
+        self.processes: list[ForkedProcess | None] = [None, None]
         self.down, self.starts, self._started_s = {0, 1}, [0, 0], [0.0, 0.0]
         self._disk = _failing_disk()
         for number in (0, 1):
@@ -108,18 +110,18 @@ class Pair:
             arguments += ["--standby-of", f"tcp:127.0.0.1:{self.cables[number].port}"]
         arguments += ["--token-file", str(self._token), *self._options]
         environment = {
-            "JAVA_TOOL_OPTIONS": "",
             "PYTHONPATH": str(CHECKOUT),
-            "LD_PRELOAD": str(self._disk),
             "FAILING_DISK": str(self.machine(number) / "disk"),
         }
         with self._log(number).open("ab") as log:
-            self.processes[number] = subprocess.Popen(
-                [sys.executable, "-m", "broker_shim.serve.command", *arguments],
-                stdout=log,
-                stderr=log,
+            self.processes[number] = ForkedProcess(
+                "broker_shim.serve.command",
+                *arguments,
+                stdout=log.fileno(),
+                stderr=log.fileno(),
+                environment=os.environ | environment,
                 cwd=self.machine(number),
-                env=os.environ | environment,
+                preloaded=self._disk,
             )
 
     def start_both(self) -> int:
@@ -137,11 +139,29 @@ class Pair:
         assert process is not None
         process.wait(_LONG_S)
 
-    def order(self, number: int, *words: str) -> None:
-        """Run a command of `sparkstore` about a machine's root, which must go well."""
-        command = [sys.executable, "-m", "sparkstore", *words, str(self.root(number))]
+    def order(self, number: int, *words: str, within_s: float = _LONG_S) -> None:
+        """Run a command of `sparkstore` about a machine's root, which must go well.
+
+        Machines are kept running meanwhile. If it does not end, the stacks of its threads are in
+        the machine's log.
+        """
         with self._log(number).open("ab") as log:
-            subprocess.run(command, check=True, stdout=log, stderr=log, cwd=self.machine(number))
+            process = ForkedProcess(
+                "sparkstore.__main__",
+                *words,
+                str(self.root(number)),
+                stdout=log.fileno(),
+                stderr=log.fileno(),
+                cwd=self.machine(number),
+            )
+        try:
+            self.wait(lambda: process.poll() is not None, within_s)
+        except AssertionError:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.send_signal(signal.SIGQUIT)  # a JVM writes its stacks, and goes on
+            process.send_signal(signal.SIGABRT)
+            raise
+        assert process.poll() == 0, self._log(number).read_text()[-6000:]
 
     def signal(self, number: int, which: signal.Signals) -> None:
         """Send a signal to a machine's broker."""
@@ -203,9 +223,9 @@ class Pair:
         self.wait(lambda: self.holder().get("in_step") and not self.holder()["is_closed"])
         return self.primary()
 
-    def wait(self, is_so: Callable[[], object]) -> None:
+    def wait(self, is_so: Callable[[], object], within_s: float = _LONG_S) -> None:
         """Wait until something is so; the logs of both are shown if it does not become so."""
-        ends_at = time.monotonic() + _LONG_S
+        ends_at = time.monotonic() + within_s
         tick = threading.Event()
         while not is_so():
             self._supervise()

@@ -30,6 +30,7 @@ from sparkstore.standby.port import GREETING_S
 from sparkstore.standby.stand_by import PeerAddress, StandBy, finish
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.fencing import STANDBY, change_identity
+from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.root import open_root
 from sparkstore.tables.schema import SCHEMA_VERSION
 from tests.support.amqp.certificates import Authority
@@ -160,7 +161,8 @@ def test_the_old_primary_follows_the_new_one_and_its_tail_is_kept(tmp_path: Path
         assert facts_in(old) == [*range(1, 11), *range(21, 33)]
 
 
-def test_a_root_that_went_apart_is_set_aside_whole(tmp_path: Path) -> None:
+def test_a_root_that_went_apart_is_set_aside_whole_when_no_job_works_on_it(tmp_path: Path) -> None:
+    """A job whose tables were moved would commit to those of the copy."""
     with serving(tmp_path / "a") as (log, port):
         with standing_by(tmp_path / "b", port_of(port)) as standby:
             until(lambda: standby.is_live)
@@ -172,6 +174,9 @@ def test_a_root_that_went_apart_is_set_aside_whole(tmp_path: Path) -> None:
         change_identity(open_root(tmp_path / "b"), lambda _: identity)
         write(log, 11, 15)
         with standing_by(tmp_path / "b", port_of(port)) as standby:
+            with jobs_lease(tmp_path / "b"):
+                until(lambda: "another job is at work" in standby.trouble)
+                assert not (tmp_path / "b" / "set-aside").exists()
             until(lambda: standby.is_live)
     (aside,) = (tmp_path / "b" / "set-aside").glob("*-root")
     assert (aside / "root.json").is_file()
