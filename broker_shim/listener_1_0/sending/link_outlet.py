@@ -132,7 +132,7 @@ class LinkOutlet:
         try:
             is_written = self._wire.go_on(self._connection.room_bytes(self._link))
         except StoreError as error:
-            self._owner.drop(self._wire.break_off())
+            self._wire.break_off().held = None  # nothing is to be decided about it any more
             self.delivery.large_failed(taken, error)
             return
         if is_written:

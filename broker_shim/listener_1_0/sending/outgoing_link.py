@@ -33,9 +33,12 @@ from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
 from broker_shim.selectors import Selector
 from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
-_BATCH = 256
+_UNDER_WAY = 1024
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
-what may be buffered, however much credit it gave. A turn with as many takes a millisecond."""
+what may be buffered, however much credit it gave."""
+_TURN = 256
+"""So many are taken in one turn, which takes a millisecond. The next follow in the next one, while
+these are in the log: a link that waited for them would stand still for each sync."""
 
 _TXN_ID = "txn-id"
 _SETTLED_WITHIN = conditions.Refusal(
@@ -87,8 +90,7 @@ class OutgoingLink:
         self._delivery = self._outlet.delivery
         self._resumption = None if resumed is None else Resumption(self, connection, link, resumed)
         self.credit = 0
-        self.has_ended = self._is_let_go = False
-        self._is_refresh_due = False
+        self.has_ended = self._is_let_go = self._is_refresh_due = False
 
     @property
     def is_gone(self) -> bool:
@@ -149,6 +151,12 @@ class OutgoingLink:
         most = self._broker.settings.max_unsettled
         return most if self._is_settled else most - self._link.port.unsettled_count
 
+    @property
+    def _room(self) -> int:
+        """The number of messages more that may be under way."""
+        may_take = min(self._link.credit, _UNDER_WAY, self._settled_room)
+        return 0 if self._delivery.is_full else may_take - self._delivery.count
+
     def wait_for_room(self) -> None:
         """Have `on_flow` called when there is room again."""
         self._connection.wait_for_room(self)
@@ -166,12 +174,10 @@ class OutgoingLink:
             return
         self._outlet.write()
         if self._resumption is not None:
-            self._resumption.go_on(self._delivery, _BATCH)
-        settled_room = self._settled_room
-        if settled_room <= 0:
+            self._resumption.go_on(self._delivery, _TURN)
+        if self._settled_room <= 0:
             self.wait_for_room()
-        may_take = 0 if self._delivery.is_full else min(self._link.credit, _BATCH, settled_room)
-        self.credit = max(0, may_take - self._delivery.count)
+        self.credit = max(0, min(_TURN, self._room))
         self._broker.wanted(self.queue.name)
         if self._link.is_draining:
             self._broker.dispatch()
@@ -199,6 +205,8 @@ class OutgoingLink:
         """
         count = self._delivery.take(message_ids)
         self.credit = 0 if self._delivery.is_full else self.credit - count
+        if self.credit == 0 and self._room > 0:
+            self._broker.later(0.0, self.on_flow)
         return count
 
     def refresh(self) -> None:
@@ -206,9 +214,8 @@ class OutgoingLink:
         if self.has_ended:
             self._let_go()
             return
-        if self._is_refresh_due:
-            return  # once, for all that comes in this turn
-        if self._delivery.count <= _BATCH // 2 or self._link.is_draining:
+        has_room = self._delivery.count <= _UNDER_WAY - _TURN // 2 or self._link.is_draining
+        if has_room and not self._is_refresh_due:  # once, for all that comes in this turn
             self._is_refresh_due = True
             self._broker.before_dispatch(self._refresh)
 
@@ -230,10 +237,6 @@ class OutgoingLink:
         for run in self._link.runs:
             if run.held is not None and run.held.decision is None:
                 yield run, run.held
-
-    def drop(self, run: SentRun) -> None:
-        """Drop a delivery that was broken off: nothing is to be decided about it any more."""
-        run.held = None
 
     def on_dispositions(self, runs: Sequence[SentRun]) -> None:
         """Act on what the peer decided, or settled without a decision, which releases."""
@@ -269,9 +272,8 @@ class OutgoingLink:
             self._decided_within(run, taken)
             return
         self.holdings.locks.renew(taken.message_ids)  # it ends below, if this decides anything
-        decide = _DECISIONS.get(type(run.remote_state))
-        if decide is None and run.is_settled:
-            decide = OutgoingLink._released
+        unnamed = OutgoingLink._released if run.is_settled else None
+        decide = _DECISIONS.get(type(run.remote_state), unnamed)
         if decide is not None:
             if self._outlet.decided(run):
                 decide = OutgoingLink._broken_off
@@ -308,7 +310,7 @@ class OutgoingLink:
         failed = state.delivery_failed is True
         for message_id, place in decided.singles():
             if state.undeliverable_here:
-                self.refuse(message_id)
+                self.queue.refuse(message_id, self)
             kept = kept_of(self._broker.calls, self.queue.name, message_id, state)
             done = self._settling(place, outcomes.MODIFIED)
             self.holdings.give_back(message_id, failed=failed, on_done=done, annotations=kept)
@@ -372,8 +374,8 @@ class OutgoingLink:
         """
         for run, taken in self._held():
             if message_id in taken.message_ids and (self._link.is_gone or not run.is_settled):
-                at = taken.message_ids.index(message_id)
-                self._give_back_acquired(self._link.part(run, at, 1), nobody)
+                part = self._link.part(run, taken.message_ids.index(message_id), 1)
+                self._give_back_acquired(part, nobody)
                 return
 
     def _give_back_acquired(self, run: SentRun, on_done: OnComplete) -> None:
@@ -390,10 +392,6 @@ class OutgoingLink:
             tracked = self._links.tracked(self.terminus, given_back)
             self.holdings.give_back(message_id, failed=True, on_done=tracked)
         taken.release()
-
-    def refuse(self, message_id: int) -> None:
-        """Never get this message again."""
-        self.queue.refuse(message_id, self)
 
     def send_later(self, message_id: int, delay_s: float) -> None:
         """A message that it holds from before could not be sent again now."""

@@ -78,7 +78,7 @@ class Retirements:
 
     def refuse(self, message_id: int) -> None:
         """Never let the link get a message again."""
-        self._owner.refuse(message_id)
+        self._owner.queue.refuse(message_id, self._owner)
 
     def retired(self, retirement: Retirement) -> None:
         """Confirm an outcome that is committed, unless the client has forgotten the deliveries."""
