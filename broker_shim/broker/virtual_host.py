@@ -11,40 +11,40 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker_shim.broker.address import ExchangeNode
-from broker_shim.broker.administration import Administration, QueueChanges
-from broker_shim.broker.bulk_operations import BulkOperations
-from broker_shim.broker.dead_letters import DeadLetters
+from broker_shim.broker.delivery.acquisition import Acquisition
 from broker_shim.broker.delivery.delivery_locks import ConsumerLocks, LockTimer
 from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
-from broker_shim.broker.exchanges.alternate_routing import alternate_routing_of
-from broker_shim.broker.header_scan import HeaderScan
-from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
+from broker_shim.broker.flow.dead_letters import DeadLetters
+from broker_shim.broker.flow.delivery_delays import DeliveryDelays
+from broker_shim.broker.flow.header_scan import HeaderScan
+from broker_shim.broker.flow.last_value_queues import LastValueQueues, Replaced, Value
+from broker_shim.broker.flow.observation import EntryObserver
+from broker_shim.broker.flow.publications import Publications
+from broker_shim.broker.flow.selector_compiler import SelectorCompiler
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.flow.settlement import Settlement
+from broker_shim.broker.flow.unfinished_messages import Unfinished
 from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.operations.acquisition import Acquisition
-from broker_shim.broker.operations.claims import Claims
-from broker_shim.broker.operations.delivery_delays import DeliveryDelays
-from broker_shim.broker.operations.observation import EntryObserver
-from broker_shim.broker.operations.placements import Placements
-from broker_shim.broker.operations.queries import Queries
-from broker_shim.broker.operations.unused_queues import UnusedQueues
-from broker_shim.broker.operations.wiring_limit import CreatedEntity, WiringLimit
-from broker_shim.broker.operations.xid_claims import XidClaims
-from broker_shim.broker.queue_deletion import QueueDeletions
+from broker_shim.broker.orders.administration import Administration, QueueChanges
+from broker_shim.broker.orders.alternate_routing import alternate_routing_of
+from broker_shim.broker.orders.bulk_operations import BulkOperations
+from broker_shim.broker.orders.claims import Claims
+from broker_shim.broker.orders.placements import Placements
+from broker_shim.broker.orders.queries import Queries
+from broker_shim.broker.orders.queue_deletion import QueueDeletions
+from broker_shim.broker.orders.unused_queues import UnusedQueues
+from broker_shim.broker.orders.wiring_limit import CreatedEntity, WiringLimit
+from broker_shim.broker.orders.xid_claims import XidClaims
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_filter import adopt
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
-from broker_shim.broker.selector_compiler import SelectorCompiler
-from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.settlement import Settlement
 from broker_shim.broker.storage.loop import Later, wall_us
-from broker_shim.broker.storage.publications import Publications
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.broker.transactions.unit_of_work import UnitOfWork
-from broker_shim.broker.unfinished_messages import Unfinished
+from broker_shim.broker.wiring.address import ExchangeNode
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.delivery_time import wanted_time

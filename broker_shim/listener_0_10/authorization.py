@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
-from broker_shim.broker.address import Node, PatternNode
+from broker_shim.broker.wiring.address import Node, PatternNode
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.security.rules.permissions import AccessTarget, Permission
 from broker_shim.security.rules.rights import RIGHTS, Act

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import ref
 
-from broker_shim.broker.operations.prepared_branches import Branches
+from broker_shim.broker.orders.prepared_branches import Branches
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.handlers.handler_chain import InsertionPoints
 from broker_shim.listener_0_10.connection import Amqp010Connection

@@ -11,11 +11,11 @@ from broker_shim.amqp_0_10.definitions import (
     MessageAcceptMode,
     MessageRejectCode,
 )
-from broker_shim.broker.address import ExchangeNode, Node, described
+from broker_shim.broker.flow.publications import PublicationRuns
 from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.broker.settings import DurableMessages
-from broker_shim.broker.storage.publications import PublicationRuns
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import ExchangeNode, Node, described
 from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError

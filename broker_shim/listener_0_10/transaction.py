@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import Later
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.unit_of_work import Promise, UnitOfWork, nobody

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from broker_shim.broker.address import ExchangeNode, Node
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import ExchangeNode, Node
 from broker_shim.completion import wait_for
 from broker_shim.errors import InvalidRequest
 from broker_shim.links import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from broker_shim.broker.operations.auto_delete import AutoDeletion
+from broker_shim.broker.orders.auto_delete import AutoDeletion
 
 if TYPE_CHECKING:
     from broker_shim.service.member_connection import MemberConnection

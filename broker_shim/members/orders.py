@@ -9,7 +9,7 @@ service that was restarted meanwhile cannot know whether it was done. So a queue
 as deleted, and a purge takes nothing of what came since the start.
 
 Whoever begins a branch of a distributed transaction at a member is asked about here, too
-(`broker.operations.xid_claims`).
+(`broker.orders.xid_claims`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker_shim.broker.administration import OnTold
+from broker_shim.broker.orders.administration import OnTold
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.known_orders import KnownOrder, KnownOrders

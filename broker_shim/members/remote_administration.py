@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
-from broker_shim.broker.administration import OnPurged, OnTold, OnUsage
+from broker_shim.broker.orders.administration import OnPurged, OnTold, OnUsage
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError

@@ -8,13 +8,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from broker_shim.broker.operations.expiry_timer import Expiry
+from broker_shim.broker.orders.expiry_timer import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.queues.recovered_order import in_order_of_delivery
-from broker_shim.broker.routing import DEFAULT_EXCHANGES, Router
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.loop import wall_us
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES, Router
 from broker_shim.completion import wait_for
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError

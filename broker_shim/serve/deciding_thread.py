@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.operations.expiry_timer import Expiry
+from broker_shim.broker.orders.bulk_operations import BulkOperations
+from broker_shim.broker.orders.expiry_timer import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.queues.recovered_order import in_order_of_delivery
 from broker_shim.broker.settings import BrokerSettings

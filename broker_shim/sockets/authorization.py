@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from broker_shim.addressing.fqqn import key_of
-from broker_shim.broker.address import (
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import (
     AddressNode,
     AmbiguousNode,
     AnonymousNode,
@@ -18,7 +19,6 @@ from broker_shim.broker.address import (
     PatternNode,
     QueueNode,
 )
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.links.termini.owner import owner_of
 from broker_shim.security.rules.permissions import AccessTarget, Permission, Principal
 from broker_shim.security.rules.rights import RIGHTS, Act

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from broker_shim.broker.address import (
+from broker_shim.broker.orders.administration import OnPurged, OnTold
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import (
     AmbiguousNode,
     ExchangeNode,
     Node,
     PatternNode,
     QueueNode,
 )
-from broker_shim.broker.administration import OnPurged, OnTold
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.security.rules.rights import Act
 from broker_shim.sockets.served_connection import ServedConnection

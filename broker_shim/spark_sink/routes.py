@@ -10,8 +10,8 @@ import difflib
 from collections.abc import Sequence
 
 from broker_shim.addressing.topics import too_long
-from broker_shim.broker.exchanges.headers_exchange import properties_of
-from broker_shim.broker.routing import DEFAULT_EXCHANGES, Router
+from broker_shim.broker.wiring.headers_exchange import properties_of
+from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES, Router
 from broker_shim.errors import InvalidRequest
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.spark_sink.message_columns import RowMessage, RowRefused

@@ -1,8 +1,8 @@
 """Decides what an administrator asks of queues, exchanges and bindings. Pure.
 
-Both who carry orders out use this: the running broker (`broker_shim.broker.administration`) and,
-if none runs, `control.offline`. An order that is given again does nothing twice. What is so already
-is told as no change, and what is not there to be taken away is refused, as before.
+Both who carry orders out use this: the running broker (`broker_shim.broker.orders.administration`)
+and, if none runs, `control.offline`. An order that is given again does nothing twice. What is so
+already is told as no change, and what is not there to be taken away is refused, as before.
 
 Decision: `delete` without force refuses what somebody would miss: messages, consumers, a queue that
 another one sends its dead letters to, a link's own queue, an exchange with bindings. Bindings of a

@@ -3,7 +3,7 @@
 A request names messages by id; somebody else (Spark) chose them, a moment ago. So each is decided
 anew here, on the state as it is now. One that is gone or acquired meanwhile is left alone, and a
 request that is made again does nothing twice. Both who carry requests out use this: the running
-broker (`broker_shim.broker.bulk_operations`) and, if none runs, `control.offline`, which has
+broker (`broker_shim.broker.orders.bulk_operations`) and, if none runs, `control.offline`, which has
 the state machine make records of it.
 
 Decision: a message that is moved or requeued keeps its message id. Content is written once and

@@ -2,9 +2,10 @@
 
 `ConsumerDelivery` decides once what becomes of each message: it is acquired, loaded, sent in its
 turn, or given back, lost, damaged or too old. `CopyDelivery` brings copies to who only looks, and
-`BrowseCursor` says of what. `Undelivered` says what becomes of what is not sent, `ConsumerHoldings`
-ends what a client holds, and `Rejection` moves what it rejects. A `TakenRun` is some of them, and
-`ContentLine` keeps their order. A listener brings an `Outlet`: its credit, its frames, its tags.
+`BrowseCursor` says of what; by `Acquisition` a browsed message becomes its browser's own.
+`Undelivered` says what becomes of what is not sent, `ConsumerHoldings` ends what a client holds,
+and `Rejection` moves what it rejects. A `TakenRun` is some of them, and `ContentLine` keeps their
+order. A listener brings an `Outlet`: its credit, its frames, its tags.
 
     what comes in    ids of messages that a queue holds for a consumer
     what goes out    runs of messages whose content is in memory, to the outlet; the others go

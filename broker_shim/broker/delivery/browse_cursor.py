@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker_shim.broker.header_scan import BatchSize, headers_of
+from broker_shim.broker.flow.header_scan import BatchSize, headers_of
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.header_reader import ReadHeaders
 from broker_shim.errors import StoreError
 from broker_shim.selectors import Selector

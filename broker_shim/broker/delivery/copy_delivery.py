@@ -13,8 +13,8 @@ from functools import partial
 from broker_shim.broker.delivery.content_line import ContentLine
 from broker_shim.broker.delivery.outlet import CopyOutlet
 from broker_shim.broker.delivery.taken_run import TakenRun, taken
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import wall_us
 from broker_shim.errors import InvalidRequest, NotNow, StoreError
 from broker_shim.store.interface import Entry

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from broker_shim.broker.dead_letters import DeadLetters
 from broker_shim.broker.delivery.delivery_locks import ConsumerLocks
 from broker_shim.broker.delivery.rejection import Rejection
+from broker_shim.broker.flow.dead_letters import DeadLetters
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.flow.settlement import OnRemoved, Settlement
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
-from broker_shim.broker.served_queues import ServedQueues
-from broker_shim.broker.settlement import OnRemoved, Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import Annotations

@@ -15,9 +15,9 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.flow.settlement import Settlement
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.served_queues import ServedQueues
-from broker_shim.broker.settlement import Settlement
 
 _log = logging.getLogger(__name__)
 

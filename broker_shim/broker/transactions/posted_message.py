@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker_shim.broker.last_value_queues import LastValueQueues, Value
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.flow.last_value_queues import LastValueQueues, Value
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import wall_us
 from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.completion import OnComplete

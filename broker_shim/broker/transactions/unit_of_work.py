@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.flow.last_value_queues import LastValueQueues, Replaced, Value
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.completion import OnComplete, after

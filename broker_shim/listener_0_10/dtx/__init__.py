@@ -6,6 +6,6 @@
 
 A branch that is not prepared fails with a session that works in it, and its coordinator is told of
 a rollback. One that was ended lives on after its session, unless that was lost: any session of its
-user decides it. One that is prepared is the broker's (`broker.operations.prepared_branches`), and
+user decides it. One that is prepared is the broker's (`broker.orders.prepared_branches`), and
 is decided by any session of a user with the permissions that its work needed.
 """

@@ -14,8 +14,8 @@ from broker_shim.amqp_0_10.structs import (
     DtxXaResult,
     DtxXid,
 )
-from broker_shim.broker.address import QueueNode
-from broker_shim.broker.operations.prepared_branches import Branches
+from broker_shim.broker.orders.prepared_branches import Branches
+from broker_shim.broker.wiring.address import QueueNode
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_anywhere, may

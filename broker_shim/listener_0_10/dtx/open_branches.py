@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from broker_shim.broker.operations.xid_claims import XidClaims
+from broker_shim.broker.orders.xid_claims import XidClaims
 from broker_shim.broker.storage.loop import Later
 from broker_shim.completion import OnComplete
 from broker_shim.listener_0_10.transaction import SessionTransaction

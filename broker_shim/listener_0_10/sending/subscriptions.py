@@ -15,9 +15,9 @@ from broker_shim.amqp_0_10.definitions import (
     MessageFlowMode,
 )
 from broker_shim.amqp_0_10.structs import MessageAcquired
-from broker_shim.broker.address import QueueNode
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.wiring.address import QueueNode
 from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.number_map import Numbered

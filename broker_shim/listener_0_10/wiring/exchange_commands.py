@@ -15,8 +15,8 @@ from broker_shim.amqp_0_10.commands import (
 )
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import ExchangeBoundResult, ExchangeQueryResult
-from broker_shim.broker.address import ExchangeNode, Node, QueueNode
-from broker_shim.broker.routing import DEFAULT_EXCHANGES
+from broker_shim.broker.wiring.address import ExchangeNode, Node, QueueNode
+from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
 from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_something, may

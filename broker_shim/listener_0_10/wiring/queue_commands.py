@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from broker_shim.amqp_0_10.commands import QueueDeclare, QueueDelete, QueuePurge, QueueQuery
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import QueueQueryResult
-from broker_shim.broker.address import (
+from broker_shim.broker.queues.local_messages import NoLocal
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import (
     ExchangeNode,
     Node,
     QueueNode,
     refusal_to_create,
 )
-from broker_shim.broker.queues.local_messages import NoLocal
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError

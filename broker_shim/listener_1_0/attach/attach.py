@@ -7,15 +7,15 @@ from functools import partial
 from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.broker.address import (
+from broker_shim.broker.settings import DurableMessages
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import (
     AddressNode,
     AmbiguousNode,
     MalformedNode,
     Node,
     QueueNode,
 )
-from broker_shim.broker.settings import DurableMessages
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, LinkTerms, Role

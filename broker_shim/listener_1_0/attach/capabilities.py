@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from broker_shim.amqp_1_0.composites import Source, Target
-from broker_shim.broker.address import AddressNode, ExchangeNode, Node, QueueNode
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import AddressNode, ExchangeNode, Node, QueueNode
 from broker_shim.errors import InvalidRequest
 from broker_shim.listener_1_0.conditions import NOT_FOUND, Refusal
 from sparkstore.core.link_records import TEMPORARY_OF

@@ -42,10 +42,10 @@ from broker_shim.addressing.fqqn import BindingKey as QueueKey
 from broker_shim.addressing.fqqn import name_of
 from broker_shim.addressing.topics import too_wild
 from broker_shim.amqp_1_0.composites import Source
-from broker_shim.broker.address import AddressNode, ExchangeNode
-from broker_shim.broker.operations.wiring_limit import CreatedEntity
+from broker_shim.broker.orders.wiring_limit import CreatedEntity
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import AddressNode, ExchangeNode
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError

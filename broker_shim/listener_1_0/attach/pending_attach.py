@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from broker_shim.broker.address import AmbiguousNode, MalformedNode, described
-from broker_shim.broker.operations.wiring_limit import CreatedEntity
+from broker_shim.broker.orders.wiring_limit import CreatedEntity
+from broker_shim.broker.wiring.address import AmbiguousNode, MalformedNode, described
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, LimitReached, StoreError
 from broker_shim.listener_1_0.conditions import (

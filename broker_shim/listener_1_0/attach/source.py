@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from broker_shim.amqp_1_0.composites import Source
 from broker_shim.amqp_1_0.definitions import SenderSettleMode, StdDistMode
-from broker_shim.broker.address import (
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_filter import is_filtered
+from broker_shim.broker.wiring.address import (
     AddressNode,
     AmbiguousNode,
     AnonymousNode,
@@ -22,8 +24,6 @@ from broker_shim.broker.address import (
     Node,
     QueueNode,
 )
-from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.queue_filter import is_filtered
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.listener_1_0.attach.capabilities import as_asked, asks_topic, capabilities_of

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from broker_shim.broker.operations.queries import ExchangeAnswer, QueueAnswer
+from broker_shim.broker.orders.queries import ExchangeAnswer, QueueAnswer
 from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE

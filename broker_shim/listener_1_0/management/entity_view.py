@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from broker_shim.broker.address import ExchangeNode, Node, QueueNode
-from broker_shim.broker.routing import DEFAULT_EXCHANGES
+from broker_shim.broker.wiring.address import ExchangeNode, Node, QueueNode
+from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.management.entities import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 
-from broker_shim.broker.address import AmbiguousNode, Node, PatternNode, QueueNode
+from broker_shim.broker.wiring.address import AmbiguousNode, Node, PatternNode, QueueNode
 from broker_shim.errors import InvalidRequest, LimitReached, NotNow, StoreError
 from broker_shim.listener_1_0.authorization import refusal_of_act
 from broker_shim.listener_1_0.connection import Connection

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker_shim.amqp_1_0.composites import Rejected
-from broker_shim.broker.address import Node
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
+from broker_shim.broker.wiring.address import Node
 from broker_shim.completion import OnComplete
 from broker_shim.errors import NotNow, StoreError
 from broker_shim.listener_1_0.conditions import (

@@ -12,9 +12,9 @@ from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from broker_shim.broker.address import Node
 from broker_shim.broker.storage.store_puts import STAGED_BYTES, Staged
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import Node
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.messages.limits import check_begun

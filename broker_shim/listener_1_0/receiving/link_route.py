@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_shim.broker.address import (
+from broker_shim.broker.queues.local_messages import Origin, without_local
+from broker_shim.broker.wiring.address import (
     AddressNode,
     AnonymousNode,
     ExchangeNode,
@@ -17,7 +18,6 @@ from broker_shim.broker.address import (
     QueueNode,
     described,
 )
-from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.listener_1_0.authorization import may, refusal_of_act, refusal_of_user_id

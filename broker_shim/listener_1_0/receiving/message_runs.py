@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from broker_shim.broker.flow.publications import PublicationRuns
 from broker_shim.broker.settings import DurableMessages
-from broker_shim.broker.storage.publications import PublicationRuns
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.messages.message_reader import MessageReader

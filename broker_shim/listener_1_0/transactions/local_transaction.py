@@ -26,7 +26,7 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.delivery.taken_run import TakenRun
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.broker.transactions.unit_of_work import nobody

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from broker_shim.broker.address import AmbiguousNode, Node, PatternNode, QueueNode
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.address import AmbiguousNode, Node, PatternNode, QueueNode
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.security.rules.permissions import AccessTarget

@@ -16,8 +16,8 @@ from broker_shim.amqp_0_10.controls import (
     SessionCompleted,
 )
 from broker_shim.amqp_0_10.structs import MessageDeliveryProperties, MessageProperties
-from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
 from broker_shim.framing.assembly import Assembly, MethodReader, frames_of
 from broker_shim.framing.frames import PROTOCOL_HEADER, Frame, FrameReader
 from broker_shim.framing.order import FramingLimits

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
-from broker_shim.broker.address import QueueNode
+from broker_shim.broker.wiring.address import QueueNode
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.calls import Call, iso_time, now_us
 from broker_shim.serve.http.endpoint import MONITOR, QUEUE, Endpoint

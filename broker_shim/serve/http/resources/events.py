@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from broker_shim.broker.address import QueueNode
+from broker_shim.broker.wiring.address import QueueNode
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.serve.http.bodies import Count, Model
 from broker_shim.serve.http.calls import Call, iso_time

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from broker_shim.broker.routing import Router
+from broker_shim.broker.wiring.routing import Router
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import (
     Durability,

@@ -17,7 +17,7 @@ from broker_shim.amqp_1_0.definitions import (
     APPLICATION_PROPERTIES_SECTION,
     DATA_SECTION,
 )
-from broker_shim.broker.address import ExchangeNode, Node
+from broker_shim.broker.wiring.address import ExchangeNode, Node
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.protocol_1_0.codec.composites import encoded_composite
 from broker_shim.protocol_1_0.codec.encoder import described, write

@@ -26,8 +26,8 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.broker import routing
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
+from broker_shim.broker.wiring import routing
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.protocol_1_0.codec.encoder import write

@@ -9,8 +9,8 @@ import pytest
 from proton import Message
 
 from broker_shim.amqp_1_0.composites import Rejected, Source
-from broker_shim.broker.address import ExchangeNode
 from broker_shim.broker.settings import BrokerSettings, read_settings
+from broker_shim.broker.wiring.address import ExchangeNode
 from broker_shim.errors import InvalidRequest
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.interface import ExchangeBindingKey

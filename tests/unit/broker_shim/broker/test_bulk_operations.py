@@ -9,7 +9,7 @@ from typing import Any
 import proton
 import pytest
 
-from broker_shim.broker import bulk_operations as embedded_bulk
+from broker_shim.broker.orders import bulk_operations as embedded_bulk
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.durability import TerminusDurability

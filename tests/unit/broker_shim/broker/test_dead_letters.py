@@ -28,9 +28,9 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol, Timestamp, UInt
-from broker_shim.broker import bulk_operations as embedded_bulk
-from broker_shim.broker.dead_letters import DeadLetters
+from broker_shim.broker.flow.dead_letters import DeadLetters
 from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.orders import bulk_operations as embedded_bulk
 from broker_shim.listener_1_0.messages.annotations import annotated, encoded_annotations
 from broker_shim.listener_1_0.messages.message import framing, parse
 from broker_shim.protocol_1_0.codec.encoder import write

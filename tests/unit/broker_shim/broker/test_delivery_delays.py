@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_shim.broker.operations.delivery_delays import DeliveryDelays
+from broker_shim.broker.flow.delivery_delays import DeliveryDelays
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.annotations import DELIVERY_TIME

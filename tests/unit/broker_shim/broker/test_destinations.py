@@ -12,7 +12,8 @@ from proton import Delivery, Endpoint, Message
 
 from broker_shim.addressing.bindings import Ambiguous, Routing
 from broker_shim.addressing.topics import MOST_CHARACTERS, MOST_WORDS, TopicBindings
-from broker_shim.broker.address import (
+from broker_shim.broker.settings import AddressSettings, BrokerSettings, read_settings
+from broker_shim.broker.wiring.address import (
     AddressNode,
     AmbiguousNode,
     AnonymousNode,
@@ -22,8 +23,7 @@ from broker_shim.broker.address import (
     QueueNode,
     described,
 )
-from broker_shim.broker.destinations import Destinations
-from broker_shim.broker.settings import AddressSettings, BrokerSettings, read_settings
+from broker_shim.broker.wiring.destinations import Destinations
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue

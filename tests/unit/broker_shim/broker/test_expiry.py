@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker_shim.broker.operations.expiry_timer import Expiry
+from broker_shim.broker.orders.expiry_timer import Expiry
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import NotAcquired, StoreError, Unavailable
 from broker_shim.store.delta import DeltaMessageStore

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.broker.routing import Router
+from broker_shim.broker.wiring.routing import Router
 from broker_shim.store.interface import Exchange
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, HeaderValue
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker_shim.broker.administration import OnPurged, OnTold
-from broker_shim.broker.operations.queries import BoundAnswer, ExchangeAnswer
+from broker_shim.broker.orders.administration import OnPurged, OnTold
+from broker_shim.broker.orders.queries import BoundAnswer, ExchangeAnswer
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
 from broker_shim.store.interface import Queue

@@ -136,7 +136,7 @@ def test_killed_after_any_call_a_message_is_on_its_queue_or_where_it_goes_and_no
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(house.store.sink, "append", noted)
-        patched.setattr("broker_shim.broker.exchanges.alternate_routing.TURN_IDS", 2)
+        patched.setattr("broker_shim.broker.orders.alternate_routing.TURN_IDS", 2)
         ask(house, DELETE)
     del place._log[ends[min(calls, len(ends) - 1)] :]  # what is written together is there or not
     again = house.restarted()

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from broker_shim.addressing.bindings import AddressManager
 from broker_shim.addressing.topics import MOST_WORDS, TopicBindings
-from broker_shim.broker.address import (
+from broker_shim.broker.settings import read_settings
+from broker_shim.broker.wiring.address import (
     AnonymousNode,
     ExchangeNode,
     QueueNode,
     node_of,
     refusal_to_create,
 )
-from broker_shim.broker.routing import FanoutBindings, Router
-from broker_shim.broker.settings import read_settings
+from broker_shim.broker.wiring.routing import FanoutBindings, Router
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue

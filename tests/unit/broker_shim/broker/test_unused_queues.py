@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.amqp_1_0.composites import Detach, Source, Target
-from broker_shim.broker.operations.unused_queues import UnusedQueues
+from broker_shim.broker.orders.unused_queues import UnusedQueues
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.store.interface import Queue
 from sparkstore.operations.administration import AdminAction, Order

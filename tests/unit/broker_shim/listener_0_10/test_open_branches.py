@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_shim.broker.operations.xid_claims import XidClaims
+from broker_shim.broker.orders.xid_claims import XidClaims
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.store.branch_store import Xid

@@ -35,7 +35,7 @@ from broker_shim.amqp_0_10.controls import (
     ConnectionTuneOk,
 )
 from broker_shim.amqp_0_10.structs import DtxXid
-from broker_shim.broker.administration import OnPurged, OnTold
+from broker_shim.broker.orders.administration import OnPurged, OnTold
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.framing.frames import PROTOCOL_HEADER
 from broker_shim.security.guard import Guard, Remote

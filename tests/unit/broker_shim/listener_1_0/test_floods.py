@@ -25,9 +25,9 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.broker import selector_compiler
-from broker_shim.broker.address import QueueNode
+from broker_shim.broker.flow import selector_compiler
 from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.wiring.address import QueueNode
 from broker_shim.listener_1_0.messages import message as amqp_message
 from broker_shim.listener_1_0.receiving.incoming_message import IncomingMessage
 from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER

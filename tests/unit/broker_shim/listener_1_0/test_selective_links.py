@@ -9,7 +9,7 @@ from typing import Any
 import proton
 import pytest
 
-from broker_shim.broker import header_scan
+from broker_shim.broker.flow import header_scan
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.listener_1_0.messages.message import parse

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from broker_shim.broker.queues.selective_cursor import Consumer
-from broker_shim.broker.routing import DEFAULT_EXCHANGES
+from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.members.membership import Membership

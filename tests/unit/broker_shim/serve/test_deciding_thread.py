@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
 from broker_shim.serve.deciding_thread import DecidingThread
 from broker_shim.serve.http.calls import iso_time
 from broker_shim.store import protocol as wire

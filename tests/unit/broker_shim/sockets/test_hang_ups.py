@@ -41,9 +41,9 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
 from broker_shim.framing.assembly import Assembly, MethodReader, frames_of
 from broker_shim.framing.frames import PROTOCOL_HEADER, FrameReader
 from broker_shim.framing.order import FramingLimits

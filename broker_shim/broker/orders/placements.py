@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.store_puts import STAGED_BYTES, Operation
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError

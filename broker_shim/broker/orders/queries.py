@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from broker_shim.broker.administration import Administration, OnUsage
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.orders.administration import Administration, OnUsage
 from broker_shim.broker.storage.loop import wall_us
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import ExchangeBindingKey, Queue

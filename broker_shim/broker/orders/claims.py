@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from broker_shim.broker.administration import Administration
-from broker_shim.broker.operations.auto_delete import AutoDeletion
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.orders.administration import Administration
+from broker_shim.broker.orders.auto_delete import AutoDeletion
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest
 from sparkstore.core.queue_names import shown

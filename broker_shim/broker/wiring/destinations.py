@@ -13,7 +13,8 @@ from dataclasses import replace
 from broker_shim.addressing.bindings import AddressManager, Ambiguous, Routing
 from broker_shim.addressing.fqqn import key_of
 from broker_shim.addressing.topics import TopicBindings, too_long
-from broker_shim.broker.address import (
+from broker_shim.broker.settings import AddressSettings, BrokerSettings
+from broker_shim.broker.wiring.address import (
     AddressNode,
     AmbiguousNode,
     AnonymousNode,
@@ -24,9 +25,8 @@ from broker_shim.broker.address import (
     node_of,
     refusal_to_create,
 )
-from broker_shim.broker.exchanges.headers_exchange import Get
-from broker_shim.broker.routing import Router
-from broker_shim.broker.settings import AddressSettings, BrokerSettings
+from broker_shim.broker.wiring.headers_exchange import Get
+from broker_shim.broker.wiring.routing import Router
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.queue_arguments import target_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from broker_shim.broker.served_queues import ServedQueues
-from broker_shim.broker.settlement import Settlement
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.flow.settlement import Settlement
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.admission import REPLACED
 

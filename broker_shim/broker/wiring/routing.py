@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from broker_shim.addressing.topics import TopicBindings
-from broker_shim.broker.exchanges.headers_exchange import Get, HeadersBindings
+from broker_shim.broker.wiring.headers_exchange import Get, HeadersBindings
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine.call_values import Exchange
 from sparkstore.core.wiring_arguments import (

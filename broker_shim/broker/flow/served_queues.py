@@ -12,14 +12,14 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from broker_shim.broker.address import ExchangeNode, Node, QueueNode
-from broker_shim.broker.destinations import Destinations
-from broker_shim.broker.exchanges.headers_exchange import properties_of
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.loop import Later
 from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.wiring.address import ExchangeNode, Node, QueueNode
+from broker_shim.broker.wiring.destinations import Destinations
+from broker_shim.broker.wiring.headers_exchange import properties_of
 from broker_shim.completion import OnComplete
 from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import MessageHeader, Queue

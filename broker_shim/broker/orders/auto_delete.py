@@ -24,10 +24,10 @@ import logging
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any
 
-from broker_shim.broker.administration import Administration
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.orders.administration import Administration
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.routing import Router
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.wiring.routing import Router
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from sparkstore.operations.administration import AdminAction, Order

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.completion import OnComplete
 from broker_shim.errors import LimitReached, StoreError
 from sparkstore.core.queue_names import shown

@@ -21,10 +21,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.flow.settlement import Settlement
 from broker_shim.broker.queues.last_values import value_of
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.served_queues import ServedQueues
-from broker_shim.broker.settlement import Settlement
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
 

@@ -22,8 +22,8 @@ import time
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from broker_shim.broker.administration import Administration
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.orders.administration import Administration
 from broker_shim.errors import StoreError
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import AdminAction, Order

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker_shim.broker.served_queues import ServedQueues
-from broker_shim.broker.settlement import Settlement
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.flow.settlement import Settlement
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from broker_shim.broker.bulk_operations import BulkOperations
+from broker_shim.broker.orders.bulk_operations import BulkOperations
 from broker_shim.broker.storage.loop import Later, wall_us
 from broker_shim.errors import NotNow, StoreError
 from broker_shim.store.expiring_store import ExpiringStore

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from broker_shim.broker.dead_letters import DeadLetters
+from broker_shim.broker.flow.dead_letters import DeadLetters
+from broker_shim.broker.flow.publications import Publish
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.served_queues import ServedQueues
-from broker_shim.broker.storage.publications import Publish
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import StoredMessage

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker_shim.broker.administration import QueueDecider
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.flow.settlement import Settlement
+from broker_shim.broker.orders.administration import QueueDecider
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.served_queues import ServedQueues
-from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from broker_shim.broker.settlement import Settlement
+from broker_shim.broker.flow.settlement import Settlement
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability

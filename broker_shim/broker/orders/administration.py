@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from broker_shim.broker.bulk_operations import BulkOperations
-from broker_shim.broker.last_value_queues import LastValueQueues
-from broker_shim.broker.operations.wiring_limit import CreatedEntity, WiringLimit
+from broker_shim.broker.flow.last_value_queues import LastValueQueues
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.orders.bulk_operations import BulkOperations
+from broker_shim.broker.orders.wiring_limit import CreatedEntity, WiringLimit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
-from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable

@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.queues.message_groups import Groups
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, WorkBudget, group_of
-from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.errors import StoreError
 from broker_shim.messages.header import CommonHeader, HeaderReader
 from broker_shim.store.interface import MessageHeader

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
-from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import SoonestTimer, wall_us
 from sparkstore.core.annotations import delivery_time_of
 from sparkstore.core.entries import Entries

@@ -9,9 +9,9 @@ the store says.
 from __future__ import annotations
 
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
+from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.flow.settlement import Settlement
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.served_queues import ServedQueues
-from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError
 from broker_shim.store.interface import Entry
