@@ -130,7 +130,7 @@ bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs
 soak: setup  ## kill -9 at random points, hundreds of times (COUNT=100000 messages in buckets); ten minutes of nearly AMQP 1.0 and ten of 0-10, ten of histories
 	@$(BIN)/python -m jobs.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SERVICE_KILLS=$(or $(KILLS),300) \
-	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
+	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py tests/system/test_runs_killed.py
 	@SPARKSTORE_SINK_KILLS=$(or $(KILLS),300) SPARKSTORE_TICKET_KILLS=$(or $(KILLS),1000) \
 	    $(BIN)/python -m pytest --timeout 7200 tests/system/test_sink_killed.py tests/system/test_tickets_killed.py
 	@SPARKSTORE_LINK_KILLS=$(or $(KILLS),100) \

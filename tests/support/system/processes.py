@@ -13,15 +13,19 @@ START_S, STOP_S = 60.0, 30.0
 
 
 class BrokerProcess:
-    """`sparkstore serve` in a process of its own, forked from a parent that has imported it."""
+    """`sparkstore serve` in a process of its own, forked from a parent that has imported it.
+
+    Attributes:
+        module: What is run.
+    """
+
+    module = "broker_shim.serve.command"
 
     def __init__(self, *arguments: str) -> None:
         if {"--memory", "--configuration"} & {*arguments}:  # what most clients send is durable
             arguments = (*arguments, "--accept-durable")
         (self._stdout, out), (self._stderr, err) = piped(), piped()
-        self._process = ForkedProcess(
-            "broker_shim.serve.command", *arguments, stdout=out, stderr=err
-        )
+        self._process = ForkedProcess(self.module, *arguments, stdout=out, stderr=err)
         os.close(out)
         os.close(err)
         self._log: list[str] = []
