@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from threading import Event
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,27 +12,12 @@ from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store.interface import BrokerStore, NewMessageRun, Queue
 from broker_shim.store.protocol import MAX_BATCH
 from tests.support.stores.calls import HEADER
-from tests.support.stores.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
+from tests.support.stores.stores import MAX_MESSAGE_BYTES, Home, done, outcomes
 
 
 def new(count: int, queue: str = "q") -> NewMessageRun:
     """So many messages that share a header."""
     return NewMessageRun((HEADER,), (b"body",) * count, queue)
-
-
-def outcomes(call: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
-    """What a batch returned, and the type of what each of its calls came to."""
-    told: list[Sequence[StoreError | None]] = []
-    is_told = Event()
-
-    def on_complete(said: Sequence[StoreError | None]) -> None:
-        told.append(said)
-        is_told.set()
-
-    returned = call(*args, on_complete)
-    assert is_told.wait(TIMEOUT_S)
-    assert len(told) == 1
-    return returned, ["" if each is None else type(each).__name__ for each in told[0]]
 
 
 @pytest.fixture

@@ -18,13 +18,14 @@ from broker_shim.store.interface import (
     Exchange,
     ExchangeBindingKey,
     MessageHeader,
+    NewMessageRun,
     Queue,
     StoredMessage,
 )
 from sparkstore.core.annotations import Annotations, annotations_of
 from tests.support.histories.link_rules import LinkRules
 from tests.support.histories.model import Model, ModelMessage, ModelTransaction, Place
-from tests.support.stores.stores import Home, done
+from tests.support.stores.stores import Home, done, outcomes
 
 QUEUES = st.sampled_from(["q", "../r", "s 🦊"])
 EXCHANGES = st.sampled_from(["fan", "topic"])
@@ -214,6 +215,54 @@ class StoreMachine(LinkRules):
             decide[call], getattr(self.store, call), message_id, queue, holder or None, **named
         )
 
+    # -- runs --------------------------------------------------------------------------------
+
+    @rule(
+        queue=QUEUES,
+        bodies=st.lists(BODIES, min_size=1, max_size=7),
+        durable=st.lists(MOSTLY, min_size=1, max_size=7),
+    )
+    def publish_run(self, queue: str, bodies: list[bytes], durable: list[bool]) -> None:
+        """Messages for one queue in one call; they share a header if they are all as durable."""
+        headers = [MessageHeader(header=b"h", durable=each, subject="späť") for each in durable]
+        headers = headers[:1] if len({*durable}) == 1 else (headers * 7)[: len(bodies)]
+        ids, told = outcomes(self.store.enqueue_new, NewMessageRun(headers, bodies, queue))
+        self.age += 1
+        for at, message_id in enumerate(ids):
+            assert message_id not in self.given
+            self.model.messages[message_id] = ModelMessage(
+                bodies[at], headers[at % len(headers)].durable
+            )
+            place = (queue, message_id)
+            assert told[at] == named(lambda its=place: self.model.enqueue(its, 0, None))
+            if told[at]:
+                del self.model.messages[message_id]
+            else:
+                self.given[message_id] = self.store.load(message_id)
+
+    @rule(
+        call=st.sampled_from(["acquire", "dequeue"]),
+        queue=QUEUES,
+        cut=st.tuples(NUMBERS, NUMBERS),
+        more=st.lists(NUMBERS, max_size=2),
+        holder=HOLDERS,
+    )
+    def settle_run(
+        self, call: str, queue: str, cut: tuple[int, int], more: list[int], holder: str
+    ) -> None:
+        """What is on a queue from one place to another, as one call; some twice, or not there."""
+        ids = [*self.model.entries.get(queue, ())][min(cut) : max(cut) + 1] + more
+        if not ids:
+            return
+        _, told = outcomes(getattr(self.store, f"{call}_each"), ids, queue, holder)
+        self.age += 1
+        decide = self.model.acquire if call == "acquire" else self.model.take
+        places = [(queue, message_id) for message_id in ids]
+        assert told == [
+            named(lambda its=place: decide(its, holder, None))  # type: ignore[misc]
+            for place in places
+        ]
+
     # -- transactions ------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.transactions) < 2)
@@ -360,6 +409,12 @@ class StoreMachine(LinkRules):
 def annotations_with(told: int) -> Annotations | None:
     """That say a number; None: none at all."""
     return {"x-opt-told": ("uint", str(told))} if told else None
+
+
+def named(call: Callable[[], object]) -> str:
+    """The kind of what a call is refused with; empty: it is not."""
+    refusal = refusal_of(call)
+    return "" if refusal is None else type(refusal).__name__
 
 
 def refusal_of(call: Callable[[], object]) -> StoreError | None:

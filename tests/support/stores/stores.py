@@ -61,6 +61,21 @@ def done(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
     return result
 
 
+def outcomes(call: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
+    """What a batch returned, and the type of what each of its calls came to."""
+    told: list[Sequence[StoreError | None]] = []
+    is_told = threading.Event()
+
+    def on_complete(said: Sequence[StoreError | None]) -> None:
+        told.append(said)
+        is_told.set()
+
+    returned = call(*args, on_complete)
+    assert is_told.wait(TIMEOUT_S)
+    assert len(told) == 1
+    return returned, ["" if each is None else type(each).__name__ for each in told[0]]
+
+
 class RecordingSink(MemorySink):
     """Keeps packed records in a list that outlives it; refuses while `is_full`."""
 
