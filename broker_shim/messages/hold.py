@@ -1,4 +1,4 @@
-"""Hold messages by name, and keep their content in memory: as many at once as travel together.
+"""Hold messages by name: as many at once as travel together.
 
 Why a hold ends exactly once: `release` takes its number away, and whoever finds none does nothing;
 it is called on one thread, and what is garbage nobody can call. Garbage is collected on any thread,
@@ -9,13 +9,11 @@ function that posts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from sys import is_finalizing
 from typing import Self
-
-from broker_shim.messages.residency import Residency
 
 _log = logging.getLogger(__name__)
 
@@ -29,16 +27,13 @@ class Hold:
     Attributes:
         message_ids: What is held.
         holder: The holder's name, for people who look for what keeps a message.
-        is_wanted: The content is loaded, and stays in memory until `unwant`.
     """
 
-    __slots__ = ("_messages", "_number", "holder", "is_wanted", "message_ids")
+    __slots__ = ("_messages", "_number", "holder", "message_ids")
 
-    def __init__(
-        self, messages: Messages, message_ids: Sequence[int], holder: str, *, is_wanted: bool
-    ) -> None:
-        """Begin; `Messages.hold` looks the content up."""
-        self.message_ids, self.holder, self.is_wanted = message_ids, holder, is_wanted
+    def __init__(self, messages: Messages, message_ids: Sequence[int], holder: str) -> None:
+        """Begin to hold; none of the messages twice."""
+        self.message_ids, self.holder = message_ids, holder
         self._messages = messages
         self._number: int | None = messages.began(self)
 
@@ -48,19 +43,12 @@ class Hold:
         self.message_ids = self.message_ids[:count]
         if self._number is not None:
             messages.shrank(self._number, self.message_ids)
-        return type(self)(messages, rest, self.holder, is_wanted=self.is_wanted)
-
-    def unwant(self) -> None:
-        """Let the content go; again does nothing."""
-        if self.is_wanted:
-            self.is_wanted = False
-            self._messages.residency.unwant(self.message_ids)
+        return type(self)(messages, rest, self.holder)
 
     def release(self) -> None:
         """Let go of the messages; again does nothing."""
         number, self._number = self._number, None
         if number is not None:
-            self.unwant()
             self._messages.ended(number)
 
     def __del__(self) -> None:
@@ -68,35 +56,20 @@ class Hold:
         if self._number is not None and not is_finalizing():
             text = "message %d was held by %r, who never released it: a fault"
             _log.warning(text, self.message_ids[0], self.holder)
-            wanted = self.message_ids if self.is_wanted else ()
-            self._messages.lost(self._number, wanted)
+            self._messages.lost(self._number)
 
 
 class Messages:
     """All messages that somebody holds. One thread.
 
     Attributes:
-        residency: The content that is in memory.
         post: Has calls made on the thread that uses messages (`Post`).
     """
 
-    def __init__(self, residency: Residency, post: Post) -> None:
-        self.residency = residency
+    def __init__(self, post: Post) -> None:
         self.post = post
         self._numbers = count()
         self._held: dict[int, tuple[Sequence[int], str]] = {}
-
-    def hold(self, message_ids: Sequence[int], holder: str, *, wants: bool) -> Hold:
-        """A new hold by a named holder; release it.
-
-        Args:
-            message_ids: None of them twice.
-            holder: Who holds them.
-            wants: The content of all begins to be loaded.
-        """
-        if wants:
-            self.residency.want(message_ids)
-        return Hold(self, message_ids, holder, is_wanted=wants)
 
     def began(self, hold: Hold) -> int:
         """Note a hold; the number by which it ends."""
@@ -112,29 +85,9 @@ class Messages:
         """Forget a hold that was released."""
         del self._held[number]
 
-    def lost(self, number: int, wanted: Sequence[int]) -> None:
+    def lost(self, number: int) -> None:
         """End a hold that is garbage, on the broker's thread."""
-        self.post(partial(self._end_lost, number, wanted))
-
-    def _end_lost(self, number: int, wanted: Sequence[int]) -> None:
-        self.ended(number)
-        self.residency.unwant(wanted)
-
-    def read_content(self, message_id: int, offset: int, buffer: memoryview) -> int:
-        """Write content from `offset` on into a buffer; how many bytes, 0 at the end.
-
-        Quick if the content is in memory, else it waits for the store.
-
-        Raises:
-            StoreError: It cannot be read.
-        """
-        part = self.residency.read(message_id, offset, len(buffer))
-        buffer[: len(part)] = part
-        return len(part)
-
-    def forget(self, message_ids: Iterable[int]) -> None:
-        """Messages left their queue: their content need not be kept for the next who wants it."""
-        self.residency.forget(message_ids)
+        self.post(partial(self.ended, number))
 
     def holders(self) -> dict[int, list[str]]:
         """Return the holders of each message by its id, for debugging."""

@@ -124,6 +124,8 @@ class ConsumerDelivery:
             most_bytes=max(0, _MOST_BYTES - self.byte_count),
             is_again=is_again,
         )
+        for run in runs:
+            self._line.ask(run)
         self.count += sum(map(len, runs))
         self.byte_count += sum([run.held_bytes for run in runs])
         return runs
@@ -284,6 +286,7 @@ class ConsumerDelivery:
 
     def _done(self, run: TakenRun) -> None:
         """Let messages go that are not under way any more, and were not sent."""
+        self._line.forget(run)
         self._is_through(len(run), run.held_bytes)
         self._outlet.unsent(run)
         run.release()

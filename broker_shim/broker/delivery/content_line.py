@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from broker_shim.broker.delivery.taken_run import TakenRun
+from broker_shim.broker.storage.contents import Content
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.errors import StoreError
-from broker_shim.messages.residency import LoadedMessage
 
 OnArrived = Callable[[TakenRun], None]
 OnMissing = Callable[[TakenRun, StoreError], None]
@@ -43,7 +43,7 @@ class ContentLine:
         self._on_arrived, self._on_missing = on_arrived, on_missing
         self._line: deque[TakenRun] = deque()
         self._awaited: set[int] = set()
-        self._came: dict[int, LoadedMessage | StoreError] = {}
+        self._came: dict[int, Content | StoreError] = {}
         self._is_held = False
         self._is_going = False
 
@@ -52,16 +52,14 @@ class ContentLine:
         return sum(map(len, self._line))
 
     def add(self, runs: Iterable[TakenRun]) -> None:
-        """Wait for the content of messages, after all that came before."""
-        for run in runs:
-            self._line.append(run)
-            self._ask(run)
+        """Wait for the content of messages that was asked for, after all that came before."""
+        self._line.extend(runs)
         self._go()
 
     def again(self, run: TakenRun) -> None:
         """Ask for the content of the last message once more, before all the others."""
         self._line.appendleft(run)
-        self._ask(run)
+        self.ask(run)
         self._go()
 
     def hold(self) -> None:
@@ -90,19 +88,29 @@ class ContentLine:
         """
         del self._on_arrived, self._on_missing, self._after
 
-    def _ask(self, run: TakenRun) -> None:
+    def ask(self, run: TakenRun) -> None:
+        """Ask for the content of messages that are in line, or will be: see `forget`."""
         if run.is_large:
             return
-        residency = self._calls.messages.residency
-        run.contents = residency.wanted_here(run.message_ids)
-        if None in run.contents:
-            rows = zip(run.message_ids, run.contents, strict=True)
-            missing = [message_id for message_id, content in rows if content is None]
-            self._awaited.update(missing)
-            for message_id in missing:
-                residency.when_here(message_id, partial(self._is_here, message_id))
+        run.contents = self._calls.contents.now(run.message_ids)
+        for message_id in self._missing(run):
+            self._awaited.add(message_id)
+            self._calls.contents.load(message_id, partial(self._is_here, message_id))
 
-    def _is_here(self, message_id: int, result: LoadedMessage | StoreError) -> None:
+    def forget(self, run: TakenRun) -> None:
+        """Await the content of messages no longer."""
+        for message_id in self._missing(run):
+            self._awaited.discard(message_id)
+            self._came.pop(message_id, None)
+
+    def _missing(self, run: TakenRun) -> list[int]:
+        """List the messages of a run whose content was not at hand."""
+        if None not in run.contents:  # as nearly always
+            return []
+        rows = zip(run.message_ids, run.contents, strict=True)
+        return [message_id for message_id, content in rows if content is None]
+
+    def _is_here(self, message_id: int, result: Content | StoreError) -> None:
         if message_id in self._awaited:
             self._awaited.discard(message_id)
             self._came[message_id] = result
@@ -149,7 +157,8 @@ class ContentLine:
             return len(contents)
         for at, content in enumerate(contents):
             if content is None:
-                if not isinstance(late := came.get(run.message_ids[at]), LoadedMessage):
+                late = came.get(run.message_ids[at])
+                if late is None or isinstance(late, StoreError):
                     return at
                 contents[at] = late
                 del came[run.message_ids[at]]

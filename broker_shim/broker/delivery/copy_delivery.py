@@ -61,6 +61,7 @@ class CopyDelivery:
         )
         self.count += 1
         self._outlet.took(run)
+        self._line.ask(run)
         self._line.add((run,))
 
     def gone(self) -> None:

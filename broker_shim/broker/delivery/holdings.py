@@ -41,7 +41,7 @@ class ConsumerHoldings:
     ) -> None:
         self.served, self.queue, self.holder, self.locks = served, queue, holder, locks
         self.settlement, self._dead_letters = settlement, dead_letters
-        self._calls, self._metrics = served.calls, served.metrics
+        self._metrics = served.metrics
 
     def accept(self, message_ids: Sequence[int], on_done: OnRemoved) -> None:
         """Take accepted messages off their queue; `on_done` is told of some at a time."""
@@ -49,7 +49,6 @@ class ConsumerHoldings:
 
         def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
             self._metrics.accepted += [*outcomes].count(None)
-            self.forget(ids)
             on_done(ids, outcomes)
 
         self.settlement.remove(message_ids, self.queue.name, self.holder, done)
@@ -102,7 +101,3 @@ class ConsumerHoldings:
         self._metrics.released += len(message_ids)
         for message_id in message_ids:
             self.settlement.released(message_id, self.queue, failed=failed)
-
-    def forget(self, message_ids: Sequence[int]) -> None:
-        """Let the content of messages go from memory."""
-        self._calls.messages.forget(message_ids)

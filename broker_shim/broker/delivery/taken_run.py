@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import Protocol, TypeVar
 
+from broker_shim.broker.storage.contents import Content
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.messages.hold import Hold, Messages
-from broker_shim.messages.residency import LoadedMessage
 from broker_shim.store.interface import Entry, MessageHeader
 from sparkstore.core.entries import EntryFacts, facts_of
 
@@ -27,7 +27,7 @@ class TakenRun:
     """A consumer's messages that follow each other, one at least, until something parts them.
 
     Attributes:
-        hold: The consumer's hold on them; their content is wanted until it has that.
+        hold: The consumer's hold on them.
         facts: What their entries on the queue say of each, as columns.
         is_large: The content is not brought into memory whole, but read as it is sent: a run of
             one.
@@ -57,7 +57,7 @@ class TakenRun:
     ) -> None:
         """Begin with no content."""
         self.hold, self.facts, self.is_large, self.is_again = hold, facts, is_large, is_again
-        self.contents: list[LoadedMessage | None] = []
+        self.contents: list[Content | None] = []
         self.header: MessageHeader | None = None
         self.decision: Decision | None = None
         self.within: object = None
@@ -119,7 +119,6 @@ class TakenRun:
 
     def went(self) -> None:
         """Let go of all but the hold, as the consumer has the content."""
-        self.hold.unwant()
         self.contents, self.facts = [], EntryFacts()
 
     def release(self) -> None:
@@ -137,7 +136,7 @@ def taken(
     most_bytes: int,
     is_again: bool = False,
 ) -> list[TakenRun]:
-    """Take messages up, and have their content brought into memory, but for large ones.
+    """Take messages up, to bring their content into memory, but for large ones.
 
     Args:
         messages: Of the broker.
@@ -160,7 +159,7 @@ def taken(
             sizes = [0] if is_large else facts.message_bytes[at:end]
             fitting = 1 + bisect_right([*accumulate(sizes)], left)  # of these, and one more
             part = slice(at, at + min(fitting, len(sizes)))
-            hold = messages.hold(message_ids[part], holder, wants=not is_large)
+            hold = Hold(messages, message_ids[part], holder)
             run = TakenRun(hold, facts.part(part), is_large=is_large, is_again=is_again)
             runs.append(run)
             left -= run.held_bytes

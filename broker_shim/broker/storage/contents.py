@@ -1,48 +1,49 @@
 """The content of waiting messages as the loop sees it: at hand, or loaded without waiting.
 
-A `ContentSource` over the store: loads asked for in one turn of the loop go to the store together,
-and every answer comes back on the loop's thread.
+Whoever takes messages up has their content, until he lets it go: there is no other cache of it than
+the store's own. Loads asked for in one turn of the loop go to the store together, and every answer
+comes back on the loop's thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.errors import ENDED, StoreError
-from broker_shim.messages.residency import LoadedMessage, OnLoaded
-from broker_shim.store.interface import ContentCalls, StoredMessage
+from broker_shim.store.interface import ContentCalls, MessageHeader, StoredMessage
 
 if TYPE_CHECKING:
     from broker_shim.broker.storage.store_calls import StoreCalls
 
-_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
+Content = tuple[MessageHeader, bytes]
+"""Header and content of a message, as its store gave them back."""
+OnLoaded = Callable[[Content | StoreError], None]
 
 
 class StoreContents:
-    """A `ContentSource` over a store. On the loop's thread only."""
+    """Gets the content that a store has. On the loop's thread only."""
 
     def __init__(self, store: ContentCalls, inbox: Inbox, calls: StoreCalls) -> None:
         self._store, self._inbox, self._calls = store, inbox, calls
         self._asked: dict[int, list[OnLoaded]] = {}
         self._to_ask: list[int] = []
 
-    def now(self, message_ids: Sequence[int]) -> dict[int, LoadedMessage]:
-        """Get the content that the store has at hand, without waiting. See `ContentSource.now`."""
+    def now(self, message_ids: Sequence[int]) -> list[Content | None]:
+        """Get the content that the store has at hand, in this order; None where it has none."""
         try:
             messages = self._store.at_hand(message_ids)
         except StoreError:
-            return {}  # a load says why
-        loaded: dict[int, LoadedMessage] = {}
-        for message_id, message in messages.items():
-            loaded[message_id] = _new(LoadedMessage, message[1:3])
-        return loaded
+            return [None] * len(message_ids)  # a load says why
+        return [
+            None if message is None else message[1:3] for message in map(messages.get, message_ids)
+        ]
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
         """Load a message on the store's thread; two who ask share one load.
 
-        See `ContentSource.load`.
+        `on_loaded` gets it later, on this thread, or why it cannot be read.
         """
         waiting = self._asked.get(message_id)
         if waiting is not None:
@@ -55,7 +56,11 @@ class StoreContents:
         self._to_ask.append(message_id)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """Read a part of a message's content from the store, and wait. See `ContentSource.read`."""
+        """Read a part of a message's content from the store, and wait; b"" at the end.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
         return self._store.read(message_id, offset, length)
 
     def _ask(self, _nothing: None) -> None:
@@ -72,6 +77,6 @@ class StoreContents:
         self._calls.open_count -= 1
         if isinstance(read, ENDED):
             self._calls.on_fatal(read)
-        result = LoadedMessage(read.header, read.body) if isinstance(read, StoredMessage) else read
+        result = (read.header, read.body) if isinstance(read, StoredMessage) else read
         for on_loaded in self._asked.pop(message_id):
             on_loaded(result)

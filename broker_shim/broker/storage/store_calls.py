@@ -14,7 +14,6 @@ from broker_shim.broker.storage.store_puts import Operation, Puts
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.hold import Messages
-from broker_shim.messages.residency import Residency
 from broker_shim.store.branch_store import (
     BranchDirectory,
     BranchFacts,
@@ -55,6 +54,7 @@ class StoreCalls:
 
     Attributes:
         puts: Gives new messages to the store.
+        contents: What the messages that are taken up contain.
         messages: Those that somebody has taken up.
         on_fatal: Told of each error that ends the store, or comes after its end.
         open_count: Calls and loads that have not completed.
@@ -65,7 +65,6 @@ class StoreCalls:
         store: BrokerStore,
         inbox: Inbox,
         on_fatal: Callable[[StoreError], None],
-        content_bytes: int = 16 << 20,
         entries: Mapping[str, Mapping[int, Entry]] | None = None,
     ) -> None:
         """Begin with no call under way.
@@ -74,7 +73,6 @@ class StoreCalls:
             store: The store that is called.
             inbox: Brings its answers onto the loop.
             on_fatal: Told of each error that ends the store.
-            content_bytes: Content that nobody wants any more, as much as may stay in memory.
             entries: What is on queues, as it is now; the store's own by default.
         """
         self._store = store
@@ -84,8 +82,8 @@ class StoreCalls:
         self._headers = HeaderReader(store.headers)
         self.open_count = 0
         self.puts = Puts(store, self)
-        residency = Residency(content_bytes, StoreContents(store, inbox, self))
-        self.messages = Messages(residency, lambda call: inbox.post(_make, call))
+        self.contents = StoreContents(store, inbox, self)
+        self.messages = Messages(lambda call: inbox.post(_make, call))
 
     def watch_dropped(
         self,

@@ -177,7 +177,6 @@ class Subscriptions:
 
         def committed() -> None:
             self._accepting.pop(number, None)
-            sent.subscription.holdings.forget((sent.message_id,))
 
         subscription = sent.subscription
         accepted = AcceptedDelivery(

@@ -45,7 +45,7 @@ class BrowsingLink:
         self._look = BrowseCursor(self._broker, queue, selector, self.look)
         self._holder = f"browser {connection.container}/{link.name}"
         self._copies = CopyDelivery(self._broker, queue, self._holder, self, is_whole=False)
-        self._wire = Wire(link, self._broker.calls.messages)
+        self._wire = Wire(link, self._broker.calls.contents)
         self._tags = count(1)
         self._has_ended = False
 

@@ -50,7 +50,7 @@ class LinkOutlet:
         self._owner, self._connection, self._link = owner, connection, link
         self._broker, self._acquisitions = connection.broker, acquisitions
         self._is_settled = is_settled
-        self._wire = Wire(link, connection.broker.calls.messages)
+        self._wire = Wire(link, connection.broker.calls.contents)
         self.delivery = ConsumerDelivery(
             owner.holdings,
             connection.broker.undelivered,

@@ -11,9 +11,9 @@ from typing import Any
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.broker.delivery.taken_run import TakenRun
+from broker_shim.broker.storage.contents import StoreContents
 from broker_shim.errors import CorruptData
 from broker_shim.listener_1_0.messages.message import FramingHeader, framing
-from broker_shim.messages.hold import Messages
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from sparkstore.core.annotations import is_untouched
@@ -34,15 +34,13 @@ class LargeDelivery:
         self,
         link: SenderLink,
         delivery: SentRun,
-        messages: Messages,
+        contents: StoreContents,
         message_id: int,
         framing: FramingHeader,
     ) -> None:
         """Go on with a delivery whose lead was sent."""
         self._link, self._framing = link, framing
-        self._messages, self._message_id = messages, message_id
-        self._buffer = memoryview(bytearray(_PIECE_BYTES))
-        self._offset = 0
+        self._contents, self._message_id, self._offset = contents, message_id, 0
         self.delivery = delivery
 
     def write(self, room_bytes: int) -> bool:
@@ -55,14 +53,13 @@ class LargeDelivery:
         while self._offset < self._framing.body_bytes:
             if written >= room_bytes:
                 return False
-            count = self._messages.read_content(self._message_id, self._offset, self._buffer)
-            if count == 0:
+            piece = self._contents.read(self._message_id, self._offset, _PIECE_BYTES)
+            if not piece:
                 message = f"content of {self._framing.body_bytes} bytes ends at {self._offset}"
                 raise CorruptData(message)
-            # A copy: the buffer is used again before this is written.
-            self._link.transfer_more((bytes(self._buffer[:count]),), more=True)
-            self._offset += count
-            written += count
+            self._link.transfer_more((piece,), more=True)
+            self._offset += len(piece)
+            written += len(piece)
         self._link.transfer_more((self._framing.tail,))
         return True
 
@@ -79,9 +76,9 @@ class Wire:
         large: What is being sent in pieces: nothing else may be begun meanwhile.
     """
 
-    def __init__(self, link: SenderLink, messages: Messages) -> None:
-        """Begin with nothing; `messages` are those of the broker."""
-        self._link, self._messages = link, messages
+    def __init__(self, link: SenderLink, contents: StoreContents) -> None:
+        """Begin with nothing; `contents` are those of the broker's messages."""
+        self._link, self._contents = link, contents
         self._delivery: LargeDelivery | None = None
         self.large: TakenRun | None = None
 
@@ -146,7 +143,7 @@ class Wire:
             )
         if run.is_large:
             self._delivery = LargeDelivery(
-                self._link, sent[0], self._messages, run.message_ids[0], around[0]
+                self._link, sent[0], self._contents, run.message_ids[0], around[0]
             )
             self.large = run
         return sent

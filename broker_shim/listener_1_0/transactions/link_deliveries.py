@@ -85,7 +85,6 @@ class Retirements:
         metrics, ids = self._served.metrics, retirement.decided.message_ids
         if isinstance(retirement.outcome, Accepted):
             metrics.accepted += len(ids)
-            self._served.calls.messages.forget(ids)
         elif isinstance(retirement.outcome, Rejected):
             metrics.rejected += len(ids)
         if not retirement.is_settled:
