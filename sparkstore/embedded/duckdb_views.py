@@ -168,7 +168,8 @@ def _create_views(
     for view in views:
         if view in VIEWS:
             alone = view == "queue_messages" and columns is not None and CONTENT.isdisjoint(columns)
-            query = view_text(view, values, has_content=not alone)
+            has_body = columns is None or "body" in columns
+            query = view_text(view, values, has_content=not alone, has_body=has_body)
             connection.execute(f"CREATE VIEW {view} AS {query}")
 
 

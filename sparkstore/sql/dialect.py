@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from sparkstore.queue_columns import Road, columns_of
-from sparkstore.sql.queries import CALLED, GUARDS, VIEWS, statement
+from sparkstore.sql.queries import CALLED, VIEWS, statement
 
 _WORDS = (
     (re.compile(r"/\*\+.*?\*/"), ""),
@@ -32,6 +32,7 @@ _WORDS = (
     (re.compile(r"\bcurrent_timestamp\(\)"), "now()"),
     (re.compile(r"\btimestampdiff\(SECOND,"), "date_sub('second',"),
     (re.compile(r"'array<string>'", re.IGNORECASE), """'["VARCHAR"]'"""),
+    (re.compile(r"\(SELECT whole FROM guard\)"), "true"),
     (re.compile(r"\bparts\[2\]"), "parts[3]"),  # a list begins at 1
     (re.compile(r"\bparts\[1\]"), "parts[2]"),
     (re.compile(r"\bparts\[0\]"), "parts[1]"),
@@ -126,30 +127,37 @@ _CASTS: Mapping[str, Mapping[str, str]] = {
 """Columns whose type DuckDB makes wider than Spark: a sum of BIGINT is a HUGEINT. Those of queues
 are declared (`_casts`)."""
 
-_AT_REST = "SELECT true AS whole"
-"""The guard: the tables stand still here, and `duckdb_views` has looked for a gap already."""
-
-
+_GUARD = "guard"
+"""The step that is left out: `duckdb_views` has looked for a gap, and the tables stand still."""
+_NO_GUARDS = dict.fromkeys(("entriesguard", "membersguard", "eventsguard", "contentsguard"), "true")
 _WITHOUT_CONTENT = {
     "JOIN (SELECT * FROM contents)": "LEFT JOIN (SELECT * FROM contents WHERE false)",
-    "WHERE kind = 'content'": "WHERE false",
 }
+_WITHOUT_PIECES = "WHERE kind = 'content'", "WHERE false"
 
+_ENTRY_STEPS = tuple(step for step in VIEWS["queues"] if step not in {"wiring_changes", "wiring"})
 _STEPS: Mapping[str, tuple[str, ...]] = {
     **VIEWS,
-    "queue_messages": (*VIEWS["queue_messages"], "contents"),
+    "queue_messages": ("events", "every_entry", "contents"),
+    "messages": ("events", "every_entry", "departures"),
+    "message_history": ("events",),
 }
+_NESTED: Mapping[str, tuple[str, ...]] = {"events": ("epochs",), "every_entry": _ENTRY_STEPS}
+"""Steps with a WITH of their own. DuckDB computes a step that is named twice once, and all columns
+of what stands in the same WITH with it: each body, for a count by property."""
 _NAMED = {
     "epochs": "epochs",
     "events": "events",
-    "entries": "SELECT * FROM entries",
+    "entries": "SELECT * FROM every_entry",
     "contents": "SELECT * FROM contents",
     "departures": "SELECT * FROM departures",
 }
 """Steps that have no place among the others in Spark (`sparkstore.sql.queries.view_text`)."""
 
 
-def view_text(view: str, values: Mapping[str, str], *, has_content: bool = True) -> str:
+def view_text(
+    view: str, values: Mapping[str, str], *, has_content: bool = True, has_body: bool = True
+) -> str:
     """Write a view's query in DuckDB's SQL.
 
     Args:
@@ -157,14 +165,15 @@ def view_text(view: str, values: Mapping[str, str], *, has_content: bool = True)
         values: For the placeholders of the text.
         has_content: Whether `queue_messages` has the columns of its content, or nulls there: then
             no content is read. DuckDB leaves out no join, even if nobody asks for what it brings.
+        has_body: Whether a body that came in pieces is there: otherwise none is looked for.
     """
-    whole = {**values, **_NAMED, **GUARDS.get(view, {})}
+    whole = {**values, **_NAMED, **_NO_GUARDS}
     query = _translated(view, whole)
-    if not has_content:
-        assert view == "queue_messages"
-        for phrase, ours in _WITHOUT_CONTENT.items():
-            assert phrase in query
-            query = query.replace(phrase, ours)
+    for phrase, ours in ({} if has_content else _WITHOUT_CONTENT).items():
+        assert phrase in query
+        query = query.replace(phrase, ours)
+    if not (has_content and has_body):
+        query = query.replace(*_WITHOUT_PIECES)
     wide = _casts(view).items()
     casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in wide)
     chosen = f"* REPLACE ({casts})" if casts else "*"
@@ -179,7 +188,7 @@ def _casts(view: str) -> Mapping[str, str]:
 
 def events_text(values: Mapping[str, str]) -> str:
     """Write the query for every record of history and of the journal that counts, of any kind."""
-    return f"{_steps(('epochs', 'events'), {**values, **_NAMED})}\nSELECT * FROM events"
+    return f"{_steps(('events',), {**values, **_NAMED, **_NO_GUARDS})}\nSELECT * FROM events"
 
 
 def queues_text(columns: Sequence[str]) -> str:
@@ -193,14 +202,18 @@ def tail_text(values: Mapping[str, str]) -> str:
     return f"{steps}\nSELECT count(*), coalesce(sum(position), 0), max(position) FROM tail"
 
 
-def _steps(steps: tuple[str, ...], values: Mapping[str, str]) -> str:
-    named = (f"{CALLED.get(step, step)} AS (\n{_translated(step, values)})" for step in steps)
-    return "WITH " + ",\n".join(named)
+def _steps(steps: Sequence[str], values: Mapping[str, str]) -> str:
+    return "WITH " + ",\n".join(_step(step, values) for step in steps if step != _GUARD)
+
+
+def _step(step: str, values: Mapping[str, str]) -> str:
+    written = _translated(step, values)
+    if step not in _NESTED:
+        return f"{CALLED.get(step, step)} AS (\n{written})"
+    return f"{step} AS NOT MATERIALIZED (\n{_steps(_NESTED[step], values)}\n{written})"
 
 
 def _translated(name: str, values: Mapping[str, str]) -> str:
-    if name == "guard":
-        return _AT_REST
     written = statement(name, values)
     for phrase, ours in _PHRASES.get(name, {}).items():
         assert phrase in written, f"sql/{name}.sql has no {phrase!r} any more"

@@ -136,3 +136,15 @@ def test_times_that_differ_by_a_microsecond_are_told_apart(root: Root) -> None:
     at = f"{moment(3)}.000001"
     found = rows(root, f"SELECT message_id FROM message_history WHERE \"at\" = '{at}'")
     assert found == [{"message_id": 22}]
+
+
+@pytest.mark.parametrize("view", ["queue_messages", "messages"])
+def test_a_column_of_content_is_read_without_the_others(root: Root, view: str) -> None:
+    """The plan names each column that a scan reads."""
+
+    def plan(column: str) -> str:
+        (row,) = rows(root, f"EXPLAIN SELECT {column} FROM {view}")
+        return str(row["explain_value"])
+
+    assert "app_id" not in plan("properties['region']")
+    assert "app_id" in plan("app_id")
