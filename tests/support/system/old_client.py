@@ -16,6 +16,7 @@ from broker_shim.amqp_0_10.commands import (
     ExecutionResult,
     MessageAccept,
     MessageFlow,
+    MessageFlush,
     MessageSubscribe,
     MessageTransfer,
     QueueDeclare,
@@ -61,9 +62,9 @@ class OldClient:
         elsewhere: What it was told on other channels than its own.
     """
 
-    def __init__(self, url: str, session: bytes = b"s") -> None:
+    def __init__(self, url: str, session: bytes = b"s", timeout_s: float = TIMEOUT_S) -> None:
         port = int(url.rpartition(":")[2])
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self._frames, self._methods = FrameReader(), MethodReader(FramingLimits())
         self._content = ContentCollector(wants_body=True)
         self._came: deque[OldMessage] = deque()
@@ -168,6 +169,13 @@ class OldClient:
             self._read()
             assert self.exception is None, self.exception
         return self._came.popleft()
+
+    def flushed(self, name: str = "d") -> list[OldMessage]:
+        """Return all that is on the queue of a subscription, which has credit for it."""
+        self.do(MessageFlush(name))
+        messages = [*self._came]
+        self._came.clear()
+        return messages
 
     @property
     def is_told_nothing(self) -> bool:

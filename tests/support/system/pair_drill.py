@@ -8,7 +8,7 @@
     cut …          nothing passes between two of primary, standby and witness
     both           both are killed at once
     standby …      its disk is full, slow or fails; it is killed amid catch-up, and amid a copy
-    witness        neither machine has it for a while; it is gone for good, and replaced
+    witness        neither has it for a while, or for minutes; it is gone for good, and replaced
     compact        both roots are folded meanwhile
     backup         the primary's root is put back as it was some time before
 
@@ -29,7 +29,8 @@ from pathlib import Path
 from tests.support.system.pair_ledger import Load, Verdict
 from tests.support.system.pair_machines import Pair
 
-_SLOW_MS, _JOB_S = 100, 600.0
+_SLOW_MS, _JOB_S, _MANY_LEASES = 100, 600.0, 40
+_IN_BUCKET = "s3://lake/witness/orders"
 
 
 class Drill:
@@ -40,8 +41,18 @@ class Drill:
         switched_s: From the last answer before a planned switch to the first one after it.
     """
 
-    def __init__(self, folder: Path, lease_s: float, seed: int) -> None:
-        self.pair, self._dice = Pair(folder, lease_s), random.Random(seed)
+    def __init__(self, folder: Path, lease_s: float, seed: int, bucket: int = 0) -> None:
+        """Start a pair and its load.
+
+        Args:
+            folder: Where its roots are.
+            lease_s: The lease of whoever serves.
+            seed: Of what is left to chance.
+            bucket: Port of a bucket that the witness is in; 0: it is a folder.
+        """
+        options, witness = ("--amqp-0-10", "same"), _IN_BUCKET if bucket else ""
+        self.pair = Pair(folder, lease_s, options=options, witness=witness, endpoint=bucket)
+        self._dice = random.Random(seed)
         self.took_s: list[float] = []
         self.switched_s: list[float] = []
         self.pair.start_both()
@@ -121,12 +132,15 @@ class Drill:
         self.pair.mount(1 - primary)
         assert self.pair.primary() == primary
 
-    def lose_witness(self, primary: int) -> None:
+    def lose_witness(self, primary: int, leases: int = 3) -> None:
         """Nothing is confirmed after the lease, nobody takes over; then it goes on."""
-        self._without_witness()
+        self._without_witness(leases)
         for number in (0, 1):
             self.pair.mount(number)
         assert self.pair.primary() == primary
+
+    def lose_witness_for_minutes(self, primary: int) -> None:
+        self.lose_witness(primary, _MANY_LEASES)
 
     def replace_witness(self, primary: int) -> None:
         self._without_witness()
@@ -140,12 +154,12 @@ class Drill:
             self.pair.order(number, *words, within_s=_JOB_S)
             self._go_on(5)
 
-    def _without_witness(self) -> None:
+    def _without_witness(self, leases: int = 3) -> None:
         for number in (0, 1):
             self.pair.cut_witness(number)
         self.pair.pause(2 * self.pair.lease_s)
         count = len(self.load.accepted)
-        self.pair.pause(self.pair.lease_s)
+        self.pair.pause((leases - 2) * self.pair.lease_s)
         assert len(self.load.accepted) == count
 
     def kill_both(self, primary: int) -> None:
@@ -238,6 +252,7 @@ ROWS: dict[str, Callable[[Drill, int], None]] = {
     "cut primary - witness": Drill.cut_primary,
     "cut standby - witness": Drill.cut_standby,
     "no witness": Drill.lose_witness,
+    "no witness for minutes": Drill.lose_witness_for_minutes,
     "no witness for good": Drill.replace_witness,
     "compact both": Drill.compact,
     "kill both": Drill.kill_both,
@@ -250,13 +265,15 @@ ROWS: dict[str, Callable[[Drill, int], None]] = {
 }
 
 
-_DEAR = "compact both"
-"""A JVM for each root: where other rows are done once, other tests have it (`tests/spark`)."""
+OF_A_BUCKET = ("kill", "cut primary - witness", "cut standby - witness", "no witness")
+"""Rows whose witness is a bucket, too: a network that is cut is silent, and a folder is not."""
+_DEAR = {"compact both", "no witness for minutes"}
+"""Where other rows are done once, these are not: `tests/spark` has jobs, a row a short loss."""
 
 
 def plan(kills: int, others: int, seed: int) -> list[str]:
     """Rows in random order: so many kills of the primary, and so many of each other."""
-    names = [name for name in ROWS if name not in {"kill", _DEAR}] * others
-    names += ["kill"] * kills + [_DEAR] * (others // 3)
+    names = [name for name in ROWS if name != "kill" and name not in _DEAR] * others
+    names += ["kill"] * kills + [*_DEAR] * (others // 3)
     random.Random(seed).shuffle(names)
     return names

@@ -1,9 +1,10 @@
 """Clients of a pair, and what they know: the only oracle of a drill.
 
 Senders put numbered messages on `orders`. A mover takes them from there to `done`, each in a
-transaction. Two durable links, which outlive their connections, send and take numbers on `q`. All
-of them connect to whichever machine serves, and write down what they were answered, by whom and
-when. Nothing is compared by what a broker says of itself.
+transaction. Two durable links, which outlive their connections, send and take numbers on `q`.
+Branches are prepared and decided (`pair_branches`). All of them connect to whichever machine
+serves, and write down what they were answered, by whom and when. Nothing is compared by what a
+broker says of itself.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from tests.support.amqp.amqp_messages import number_in, numbered
 from tests.support.amqp.resuming import Client
 from tests.support.system.link_sockets import talk
+from tests.support.system.pair_branches import Branches
 
 _SENDERS = 2
 _PATIENCE_S = 4.0
@@ -53,6 +55,7 @@ class Verdict(NamedTuple):
             there twice.
         late: Confirmed by a machine after the other one confirmed, between two take-overs.
         links: What two durable links miss, or had twice.
+        branches: What is wrong with branches that were prepared, and with what they moved.
     """
 
     lost: list[str]
@@ -60,6 +63,7 @@ class Verdict(NamedTuple):
     halves: list[str]
     late: list[Answer]
     links: list[int]
+    branches: list[str]
 
 
 class Load:
@@ -68,13 +72,16 @@ class Load:
     Attributes:
         accepted: Confirmations of sends.
         moved: Confirmations of transactions.
-        times_s: How long each send took.
+        branched: Confirmations of sends for branches, and of what was prepared and decided.
+        branches: What is known of branches.
     """
 
     def __init__(self, ports: list[int]) -> None:
         self._ports, self._stopping = ports, threading.Event()
         self.accepted: list[Answer] = []
         self.moved: list[Answer] = []
+        self.branched: list[Answer] = []
+        self.branches = Branches()
         self._committed, self._tried = set[str](), set[str]()
         self._undone: list[str] = []
         second = ReceiverSettleMode.SECOND
@@ -82,7 +89,7 @@ class Load:
         self._taker = Client(is_receiver=True, messages=[], mode=second, credit=20)
         self._given = 0
         calls: list[Callable[[], None]] = [partial(self._send, n) for n in range(_SENDERS)]
-        calls += [self._move, self._give, self._take]
+        calls += [self._move, self._give, self._take, self._branch]
         self._threads = [threading.Thread(target=call, daemon=True) for call in calls]
         for thread in self._threads:
             thread.start()
@@ -109,10 +116,12 @@ class Load:
         halves = [*(there - self._tried), *(name for name in there if left[name] > 1)]
         lost = [name for name in (*_names(self.accepted), *moved) if name not in there]
         undone = [*self._undone, *({*orders} & moved)]
-        return Verdict(lost, undone, halves, self._late(take_overs), self._link_faults(port))
+        late, links = self._late(take_overs), self._link_faults(port)
+        return Verdict(lost, undone, halves, late, links, self.branches.faults(port, _LONG_S))
 
     def _late(self, take_overs: int) -> list[Answer]:
-        answers = sorted([*self.accepted, *self.moved], key=lambda answer: answer.at_s)
+        answers = [*self.accepted, *self.moved, *self.branched]
+        answers.sort(key=lambda answer: answer.at_s)
         turns = [now for before, now in pairwise(answers) if before.machine != now.machine]
         return turns if len(turns) > take_overs else []
 
@@ -201,6 +210,15 @@ class Load:
 
     def _take(self) -> None:
         self._talk(self._taker, self._stopping.is_set)
+
+    def _branch(self) -> None:
+        for machine in self._machines():
+
+            def confirm(name: str, machine: int = machine) -> None:
+                self.branched.append(Answer(name, machine, time.monotonic()))
+
+            port, stopping = self._ports[machine], self._stopping
+            self.branches.work(port, _PATIENCE_S, stopping, confirm)
 
     def _talk(self, client: Client, is_done: Callable[[], bool]) -> None:
         for machine in self._machines():

@@ -64,7 +64,18 @@ class Pair:
         settings: str = "",
         options: Sequence[str] = (),
         witness: str = "",
+        endpoint: int = 0,
     ) -> None:
+        """Make the folders of both; nothing is started.
+
+        Args:
+            folder: Where all of it is.
+            lease_s: The lease of whoever serves.
+            settings: More lines of their configuration.
+            options: More options of both brokers.
+            witness: Where it is; empty: a folder that each machine mounts.
+            endpoint: Port of the bucket that it is in: each machine has a cable to it.
+        """
         self.folder, self.lease_s, self._options = folder, lease_s, options
         self._witness = folder / "witness"
         self._witness.mkdir()
@@ -81,6 +92,7 @@ class Pair:
         self.cables = [Cable(self._shipping[1]), Cable(self._shipping[0])]
         self.processes: list[ForkedProcess | None] = [None, None]
         self.down, self.starts, self._started_s = {0, 1}, [0, 0], [0.0, 0.0]
+        self._ways = [Cable(endpoint) for _ in range(2) if endpoint]
         self._disk = _failing_disk()
         for number in (0, 1):
             self.machine(number).mkdir()
@@ -113,6 +125,8 @@ class Pair:
             "PYTHONPATH": str(CHECKOUT),
             "FAILING_DISK": str(self.machine(number) / "disk"),
         }
+        if self._ways:
+            environment["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{self._ways[number].port}"
         with self._log(number).open("ab") as log:
             self.processes[number] = ForkedProcess(
                 "broker_shim.serve.command",
@@ -175,7 +189,10 @@ class Pair:
 
     def cut_witness(self, number: int) -> None:
         """Cut a machine off from the witness."""
-        (self.machine(number) / "witness").unlink()
+        if self._ways:
+            self._ways[number].cut()
+        else:
+            (self.machine(number) / "witness").unlink()
 
     def replace_witness(self, primary: int) -> None:
         """Go on by a new witness, as a person does when the old one is gone for good.
@@ -204,7 +221,10 @@ class Pair:
 
     def mount(self, number: int) -> None:
         """Give a machine the witness (back)."""
-        (self.machine(number) / "witness").symlink_to(self._witness)
+        if self._ways:
+            self._ways[number].mend()
+        else:
+            (self.machine(number) / "witness").symlink_to(self._witness)
 
     # ------------------------------------------------------------------ how it stands
 
@@ -249,7 +269,7 @@ class Pair:
         for process in self.processes:
             if process is not None:
                 process.wait(_LONG_S)
-        for cable in self.cables:
+        for cable in self.cables + self._ways:
             cable.close()
 
     def _log(self, number: int) -> Path:
