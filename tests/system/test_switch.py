@@ -85,6 +85,10 @@ def test_two_switches_in_a_row_leave_no_message_in_doubt(
 ) -> None:
     outages_s = []
     with drill.sending() as sender:
+        starts = [*drill.pair.starts]
+        drill.pair.signal(
+            1 - drill.pair.primary_in_step(), signal.SIGHUP
+        )  # as a reload of its unit
         for _ in range(2):
             primary = drill.pair.primary_in_step()
             drill.wait_for_more(sender)
@@ -99,6 +103,7 @@ def test_two_switches_in_a_row_leave_no_message_in_doubt(
             assert main(["failover", "status", "--json", drill.root(1 - primary)]) == ExitCode.DONE
             row = json.loads(capsys.readouterr().out)
             assert row["switched_why"].startswith("ordered by local uid=")
+        assert drill.pair.starts == starts
     assert drill.received == Counter(sender.accepted)
     print("seconds without an answer:", *(f"{one:.2f}" for one in outages_s))
 

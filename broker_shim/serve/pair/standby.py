@@ -176,6 +176,11 @@ def _wait_as(
     """Be a standby, and say so; False if it was told to stop before it is to serve."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: standby.stop())
+    for number in (
+        signal.SIGHUP,
+        signal.SIGUSR1,
+    ):  # it reads all when it serves, and has no figures
+        signal.signal(number, signal.SIG_IGN)
     if options.stop_requests:
         standby.stop()
     probes = reporter.probes
