@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_shim.broker.wiring.address import AddressNode, Node, PatternNode, QueueNode
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.sockets.authorization import (
     denied,

@@ -20,9 +20,9 @@ from broker_shim.links import (
 )
 from broker_shim.listener_1_0.attach.attach import attach
 from broker_shim.listener_1_0.attach.own_queue import own, queue_of_terms
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.containers import Containers
-from broker_shim.listener_1_0.links import Links
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.containers import Containers
+from broker_shim.listener_1_0.connections.links import Links
 from broker_shim.listener_1_0.termini import filter_set_of, read_filters
 from broker_shim.selectors import InvalidSelector
 from broker_shim.sockets.access import LOOPBACK, Access

@@ -19,9 +19,9 @@ from broker_shim.completion import wait_for
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkKey, link_text
+from broker_shim.listener_1_0.connections.links import Held, now_ms
+from broker_shim.listener_1_0.connections.resumption import tag_of
 from broker_shim.listener_1_0.host import Amqp10Listener
-from broker_shim.listener_1_0.links import Held, now_ms
-from broker_shim.listener_1_0.resumption import tag_of
 from broker_shim.store.expiring_store import ExpiringStore
 from broker_shim.store.interface import (
     BrokerStore,

@@ -46,7 +46,7 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.protocol_1_0.codec.frames import (

@@ -21,7 +21,7 @@ LONGER = {
     "broker_shim/store/remote/service_connection.py": 370,
     # One connection: its phases, its frames and its end stand in one order.
     "broker_shim/listener_0_10/connection.py": 380,
-    "broker_shim/listener_1_0/connection.py": 320,
+    "broker_shim/listener_1_0/connections/connection.py": 320,
     # The steps of a start are in one order, which is what makes each of them safe.
     "sparkstore/log/start.py": 310,
     # What every record of a member means is one table of decisions.

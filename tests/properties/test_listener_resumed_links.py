@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.sockets.access import Access
 from tests.support.amqp import link_clients, resuming
 from tests.support.amqp.amqp_messages import number_in, numbered

@@ -27,7 +27,17 @@ from broker_shim.listener_1_0.attach.own_queue import (
     looked_up,
     queue_of_before,
 )
-from broker_shim.listener_1_0.attach.pending_attach import (
+from broker_shim.listener_1_0.attach.source import attach_source
+from broker_shim.listener_1_0.authorization import refusal_of_link
+from broker_shim.listener_1_0.conditions import (
+    INVALID_FIELD,
+    RESOURCE_LIMIT_EXCEEDED,
+    Refusal,
+    refusal_of,
+)
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.links import key_of
+from broker_shim.listener_1_0.connections.pending_attach import (
     AnyLink,
     Step,
     go_through,
@@ -38,20 +48,11 @@ from broker_shim.listener_1_0.attach.pending_attach import (
     refuse_node,
     temporary_name,
 )
-from broker_shim.listener_1_0.attach.source import attach_source
-from broker_shim.listener_1_0.authorization import refusal_of_link
-from broker_shim.listener_1_0.conditions import (
-    INVALID_FIELD,
-    RESOURCE_LIMIT_EXCEEDED,
-    Refusal,
-    refusal_of,
-)
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.links import key_of
+from broker_shim.listener_1_0.connections.resumption import forget_settled, told_by_receiver
 from broker_shim.listener_1_0.management.management_link import attach_management
+from broker_shim.listener_1_0.receiving.coordinator import attach_coordinator
 from broker_shim.listener_1_0.receiving.incoming_link import IncomingLink
 from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
-from broker_shim.listener_1_0.resumption import forget_settled, told_by_receiver
 from broker_shim.listener_1_0.termini import (
     as_source,
     as_target,
@@ -59,7 +60,6 @@ from broker_shim.listener_1_0.termini import (
     peers_source,
     wrong_with,
 )
-from broker_shim.listener_1_0.transactions.coordinator import attach_coordinator
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.rules.rights import Act

@@ -53,10 +53,10 @@ from broker_shim.links import ExpiryPolicy, LinkEndpoint, LinkKey, LinkTerms, Ro
 from broker_shim.links import Source as SourceValue
 from broker_shim.links.termini.owner import owner_of
 from broker_shim.listener_1_0.attach.capabilities import capabilities_of
-from broker_shim.listener_1_0.attach.pending_attach import Step, room_for_queue, temporary_name
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.links import Links, key_of
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.links import Links, key_of
+from broker_shim.listener_1_0.connections.pending_attach import Step, room_for_queue, temporary_name
 from broker_shim.listener_1_0.termini import (
     filter_set_of,
     granted_source,

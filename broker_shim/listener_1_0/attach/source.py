@@ -34,16 +34,6 @@ from broker_shim.listener_1_0.attach.own_queue import (
     queue_of_before,
     subscribe,
 )
-from broker_shim.listener_1_0.attach.pending_attach import (
-    Step,
-    go_through,
-    grant,
-    put_off,
-    queue_first,
-    refuse,
-    refuse_node,
-    temporary_name,
-)
 from broker_shim.listener_1_0.authorization import (
     refusal_of_act,
     refusal_of_consumer,
@@ -55,9 +45,19 @@ from broker_shim.listener_1_0.conditions import (
     RESOURCE_LOCKED,
     Refusal,
 )
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.links import key_of
-from broker_shim.listener_1_0.resumption import (
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.links import key_of
+from broker_shim.listener_1_0.connections.pending_attach import (
+    Step,
+    go_through,
+    grant,
+    put_off,
+    queue_first,
+    refuse,
+    refuse_node,
+    temporary_name,
+)
+from broker_shim.listener_1_0.connections.resumption import (
     ResumptionPlan,
     give_back_lost,
     resumed_sender,

@@ -11,7 +11,7 @@ from typing import Any
 from broker_shim.broker.wiring.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.management.entities import (
     Entity,
     EntityKind,

@@ -14,10 +14,10 @@ from functools import partial
 from broker_shim.amqp_1_0.composites import Accepted, Rejected, Source, Target
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.attach.pending_attach import grant
 from broker_shim.listener_1_0.authorization import refusal_of_act
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, NOT_FOUND, Refusal, error_of
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.pending_attach import grant
 from broker_shim.listener_1_0.management.management_node import ManagementNode
 from broker_shim.listener_1_0.management.messages import (
     ManagementAnswer,

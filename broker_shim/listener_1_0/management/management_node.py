@@ -14,7 +14,7 @@ from itertools import islice
 from broker_shim.broker.wiring.address import AmbiguousNode, Node, PatternNode, QueueNode
 from broker_shim.errors import InvalidRequest, LimitReached, NotNow, StoreError
 from broker_shim.listener_1_0.authorization import refusal_of_act
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.management.entities import (
     ATTRIBUTES,
     OPERATIONS,

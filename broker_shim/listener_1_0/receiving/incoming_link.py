@@ -17,7 +17,7 @@ from broker_shim.listener_1_0.conditions import (
     error_of,
     refusal_of,
 )
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import (

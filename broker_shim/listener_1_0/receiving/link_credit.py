@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink

@@ -27,7 +27,7 @@ from broker_shim.listener_1_0.conditions import (
     UNAUTHORIZED_ACCESS,
     Refusal,
 )
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.messages.annotations import is_for_topic
 from broker_shim.listener_1_0.receiving.incoming_message import LargeContent, Publish
 from broker_shim.security.rules.rights import Act

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from broker_shim.broker.flow.publications import PublicationRuns
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.messages.message_reader import MessageReader
 from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.link_route import Route

@@ -33,7 +33,7 @@ from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint
 from broker_shim.links.termini.proof import Answers
 from broker_shim.links.termini.terminus import DeliveryState
-from broker_shim.listener_1_0.links import Links
+from broker_shim.listener_1_0.connections.links import Links
 from broker_shim.listener_1_0.outcomes import ACCEPTED
 from broker_shim.protocol_1_0.links.link import Delivery, TransferPiece
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Modified
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.links import Links
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.links import Links
 from broker_shim.listener_1_0.outcomes import ACCEPTED, DecidedRun
 from broker_shim.listener_1_0.termini import default_outcome
 from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun

@@ -12,7 +12,7 @@ from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.conditions import queue_deleted
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.sending.wire import Wire
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.protocol_1_0.links.sent_runs import SentRun

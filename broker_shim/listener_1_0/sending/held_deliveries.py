@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.links import Held
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.links import Held
+from broker_shim.listener_1_0.connections.resumption import ResumptionPlan, tag_of
 from broker_shim.listener_1_0.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
-from broker_shim.listener_1_0.resumption import ResumptionPlan, tag_of
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep
 from broker_shim.protocol_1_0.links.sender import SenderLink
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.resumption import tag_of
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.resumption import tag_of
 from broker_shim.listener_1_0.sending.wire import Wire
-from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
+from broker_shim.listener_1_0.transactions.acquisitions import Acquisitions
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.protocol_1_0.links.sent_runs import SentRun
 

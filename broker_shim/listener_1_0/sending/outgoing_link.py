@@ -20,14 +20,15 @@ from broker_shim.completion import OnComplete, after
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
 from broker_shim.listener_1_0 import conditions, outcomes
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.links import Held
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.links import Held
+from broker_shim.listener_1_0.connections.resumption import ResumptionPlan
 from broker_shim.listener_1_0.outcomes import DecidedRun, kept_of, rejection
-from broker_shim.listener_1_0.resumption import ResumptionPlan
 from broker_shim.listener_1_0.sending.acceptance import accept, failed_count
 from broker_shim.listener_1_0.sending.held_deliveries import Resumption
 from broker_shim.listener_1_0.sending.link_outlet import LinkOutlet
-from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, Retirements
+from broker_shim.listener_1_0.sending.retirements import Retirements
+from broker_shim.listener_1_0.transactions.acquisitions import Acquisitions
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
 from broker_shim.selectors import Selector
@@ -360,7 +361,7 @@ class OutgoingLink:
         else:
             self._retirements.retire(transaction, run, taken)
         if self._acquisitions.is_of_another(taken, transaction):
-            transaction.owner.end(rolled_back("it decides about a delivery of another transaction"))
+            transaction.end_link(rolled_back("it decides about a delivery of another transaction"))
 
     def unsettle(self, taken: TakenRun) -> None:
         """Take deliveries back from a transaction that is undone: the peer decides again."""

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
+from broker_shim.listener_1_0.transactions.local_transaction import EndLink, LocalTransaction
 from broker_shim.transactions.standing import Memory, TransactionLimits, TransactionStanding
 from broker_shim.transactions.transaction_refusals import TransactionRefused, too_many, unknown
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.transactions.coordinator import CoordinatorLink
 
 
 class Transactions:
@@ -37,8 +34,11 @@ class Transactions:
         self._memory = Memory()
         self._open: dict[bytes, LocalTransaction] = {}
 
-    def declare(self, owner: CoordinatorLink) -> bytes:
+    def declare(self, end_link: EndLink) -> bytes:
         """Begin a transaction; its id, which no other connection ever has.
+
+        Args:
+            end_link: Ends the coordinator's link that it is declared on.
 
         Raises:
             TransactionRefused: Too many are open.
@@ -47,7 +47,7 @@ class Transactions:
             raise too_many(self._limits.open_count)
         txn_id = uuid4().bytes
         standing = TransactionStanding(txn_id, self._limits, self._memory)
-        self._open[txn_id] = LocalTransaction(self._broker, standing, owner, self._clock)
+        self._open[txn_id] = LocalTransaction(self._broker, standing, end_link, self._clock)
         return txn_id
 
     def named_by(self, state: Any) -> LocalTransaction | None:
@@ -84,10 +84,10 @@ class Transactions:
         except TransactionRefused as refusal:
             transaction.rollback(_answering(on_done, refusal))
 
-    def abandon(self, owner: object) -> None:
+    def abandon(self, end_link: EndLink) -> None:
         """Roll back what was declared on a coordinator's link that ended."""
         for txn_id, transaction in [*self._open.items()]:
-            if transaction.owner is owner:
+            if transaction.end_link == end_link:
                 del self._open[txn_id]
                 transaction.rollback(lambda _error: None)
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.serve.command import main
 from broker_shim.sockets.transport import PeerProtocol
 from broker_shim.store.local_batches import LocalBatches

@@ -200,7 +200,7 @@ def test_a_detached_subscription_lives_for_its_timeout(
     kept.run_delayed()  # early, as another timer could have been
     queue = "news.eu::subscription.client.news"
     assert queue in kept.broker.queues
-    from broker_shim.listener_1_0 import links  # noqa: PLC0415
+    from broker_shim.listener_1_0.connections import links  # noqa: PLC0415
 
     later_ms = links.now_ms() + 60_001
     monkeypatch.setattr(links, "now_ms", lambda: later_ms)
@@ -225,7 +225,7 @@ def left_elsewhere(house: House, timeout_s: int) -> LinkKey:
 def test_the_time_of_a_link_runs_here_when_the_broker_that_had_it_is_gone(
     kept: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from broker_shim.listener_1_0 import links  # noqa: PLC0415
+    from broker_shim.listener_1_0.connections import links  # noqa: PLC0415
 
     key = left_elsewhere(kept, 60)
     assert any(59 < delay_s <= 60 for delay_s, _expire in kept.delayed)
@@ -240,7 +240,7 @@ def test_the_time_of_a_link_runs_here_when_the_broker_that_had_it_is_gone(
 def test_it_is_over_when_nobody_asks_for_it_in_time(
     kept: House, monkeypatch: pytest.MonkeyPatch, timeout_s: int
 ) -> None:
-    from broker_shim.listener_1_0 import links  # noqa: PLC0415
+    from broker_shim.listener_1_0.connections import links  # noqa: PLC0415
 
     left_elsewhere(kept, timeout_s)
     if timeout_s:

@@ -14,7 +14,7 @@ import pytest
 
 from broker_shim.amqp_1_0.composites import Begin, Close, Flow, Open
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.protocol_1_0.codec.frames import EMPTY_FRAME, encoded_frame
 from broker_shim.security.guard import Guard
 from broker_shim.security.security_settings import SecuritySettings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.amqp_1_0.composites import SaslInit
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.protocol_1_0.codec.frames import SASL_FRAME, SASL_HEADER, encoded_frame
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of

@@ -7,7 +7,7 @@ from proton import Described, Message, symbol, ulong
 
 from broker_shim.amqp_1_0.composites import Declare, Discharge
 from broker_shim.listener_1_0.conditions import refusal_of
-from broker_shim.listener_1_0.transactions.coordinator import read_command
+from broker_shim.listener_1_0.receiving.coordinator import read_command
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.transactions.standing import (

@@ -22,7 +22,7 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.primitives import Symbol, UInt
 from broker_shim.broker.delivery.delivery_locks import LockTimer
-from broker_shim.listener_1_0.containers import SOLE
+from broker_shim.listener_1_0.connections.containers import SOLE
 from broker_shim.listener_1_0.sending import outgoing_link
 from broker_shim.protocol_1_0.codec.frames import encoded_frame
 from broker_shim.store.interface import Queue

@@ -20,7 +20,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
-from broker_shim.listener_1_0.links import Links
+from broker_shim.listener_1_0.connections.links import Links
 from broker_shim.protocol_1_0.events import DeliveriesReceived, LinkDetached, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.links.sent_runs import SentRun
@@ -30,7 +30,7 @@ from broker_shim.sockets.login import Login
 from sparkstore.control.audit import AuditEvent
 
 if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
+    from broker_shim.listener_1_0.connections.connection import Connection
 
 _log = logging.getLogger(__name__)
 

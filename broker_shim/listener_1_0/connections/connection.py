@@ -17,12 +17,12 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0 import conditions
 from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
-from broker_shim.listener_1_0.connection_links import (
+from broker_shim.listener_1_0.connections.connection_links import (
     ConnectionLinks,
     ReceivingEndpoint,
     ServedEndpoint,
 )
-from broker_shim.listener_1_0.containers import (
+from broker_shim.listener_1_0.connections.containers import (
     SOLE,
     TAKEN_OVER,
     Containers,
@@ -30,7 +30,7 @@ from broker_shim.listener_1_0.containers import (
     asked,
     client_of,
 )
-from broker_shim.listener_1_0.links import Links
+from broker_shim.listener_1_0.connections.links import Links
 from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0 import events

@@ -46,7 +46,7 @@ from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import OwnLink
 
 if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
+    from broker_shim.listener_1_0.connections.connection import Connection
 
 _log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from broker_shim.listener_1_0.conditions import (
     error_of,
     refusal_of,
 )
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.connection_links import ServedEndpoint
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.connection_links import ServedEndpoint
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink

@@ -22,7 +22,7 @@ from broker_shim.amqp_1_0.composites import Accepted, Received
 from broker_shim.completion import OnComplete, after
 from broker_shim.links import LinkEndpoint
 from broker_shim.links.termini.terminus import DeliveryState, Terminus
-from broker_shim.listener_1_0.links import Held, Links
+from broker_shim.listener_1_0.connections.links import Held, Links
 from broker_shim.protocol_1_0.links.link import Link
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep, decide, to_tell
 from broker_shim.protocol_1_0.links.sender import SenderLink

@@ -23,9 +23,9 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION, AmqpError, TxnCapability
 from broker_shim.errors import Full, InvalidRequest, NotAcquired, StoreError
-from broker_shim.listener_1_0.attach.pending_attach import grant
 from broker_shim.listener_1_0.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.pending_attach import grant
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.listener_1_0.receiving.command_link import CommandLink
 from broker_shim.protocol_1_0.codec.decoder import read
@@ -75,7 +75,7 @@ class CoordinatorLink(CommandLink):
     def gone(self) -> None:
         """Roll back what was declared on the link and not discharged."""
         super().gone()
-        self._connection.transactions.abandon(self)
+        self._connection.transactions.abandon(self.end)
 
     def end(self, refusal: TransactionRefused) -> None:
         """Terminate the link: what was declared on it is rolled back."""
@@ -108,7 +108,7 @@ class CoordinatorLink(CommandLink):
             text = "a declare must not be sent settled: its answer is the id"
             self._detach(Refusal(AmqpError.NOT_ALLOWED, text))
         else:
-            self._answer(delivery, Declared(transactions.declare(self)))
+            self._answer(delivery, Declared(transactions.declare(self.end)))
 
     def _discharged(self, delivery: Delivery, error: StoreError | None) -> None:
         if error is None:
@@ -139,7 +139,7 @@ class CoordinatorLink(CommandLink):
             self._connection.has_output()
 
     def _detach(self, refusal: Refusal) -> None:
-        self._connection.transactions.abandon(self)
+        self._connection.transactions.abandon(self.end)
         self._connection.detach(self._link, refusal)
 
 

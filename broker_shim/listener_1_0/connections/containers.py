@@ -22,7 +22,7 @@ from broker_shim.protocol_1_0.connection import ServerConnection
 from broker_shim.sockets.served_connection import ClientFacts, product_of
 
 if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
+    from broker_shim.listener_1_0.connections.connection import Connection
 
 SOLE = "sole-connection-for-container"
 _ENFORCEMENT = "sole-connection-enforcement-policy"
