@@ -50,7 +50,7 @@ from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.listener_0_10.sessions.vacant_channel import VacantChannel
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
-from broker_shim.sockets.served_connection import ClientFacts, next_number, product_of
+from broker_shim.sockets.served_connection import ClientFacts, LinkFacts, next_number, product_of
 from broker_shim.sockets.turns import Turn
 
 if TYPE_CHECKING:
@@ -215,9 +215,10 @@ class Amqp010Connection:
         self._carried = [0, 0]  # bytes that came, and that went
 
     @property
-    def link_count(self) -> int:
-        """The number of subscriptions of its sessions."""
-        return sum(session.subscription_count for session in self._sessions.values())
+    def link_facts(self) -> list[LinkFacts]:
+        """Describe each subscription of its sessions."""
+        sessions = self._sessions.values()
+        return [facts for session in sessions for facts in session.subscriptions.facts()]
 
     @property
     def client(self) -> ClientFacts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
@@ -41,6 +41,17 @@ class ClientFacts(NamedTuple):
     sent_bytes: int = 0
 
 
+class LinkFacts(NamedTuple):
+    """The link of a connection, or a subscription, as `LINK_COLUMNS` say."""
+
+    name: str
+    role: str
+    address: str | None
+    credit: int
+    unsettled: int
+    settle_mode: str
+
+
 def product_of(properties: Mapping[Any, Any] | None) -> str | None:
     """Return how a client names its program, by the properties of its connection."""
     words = [(properties or {}).get(name) for name in ("product", "version")]
@@ -75,8 +86,8 @@ class ServedConnection(Protocol):
         """Return the peer's name for itself; empty if it said nothing."""
 
     @property
-    def link_count(self) -> int:
-        """Return how many links, or subscriptions, the connection has."""
+    def link_facts(self) -> Sequence[LinkFacts]:
+        """Describe each link, or subscription."""
 
     @property
     def client(self) -> ClientFacts:

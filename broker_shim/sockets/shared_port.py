@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.sockets.access import Access
@@ -12,6 +12,7 @@ from broker_shim.sockets.login import Login
 from broker_shim.sockets.served_connection import (
     ClientFacts,
     ConnectionHost,
+    LinkFacts,
     ServedConnection,
     next_number,
 )
@@ -63,7 +64,7 @@ class UndecidedConnection:
     """
 
     container_id = ""
-    link_count = 0
+    link_facts: Sequence[LinkFacts] = ()
     client = ClientFacts()
     is_open = has_more = False
     wait_s = 0.0

@@ -1,6 +1,6 @@
-"""Declare the columns of a connection's row, each once, for every road that shows them. Pure.
+"""Declare the columns of rows of connections and links, each once, for all roads. Pure.
 
-Rows of REST and of the command `connections` follow from `COLUMNS`, and so does what a member
+Rows of REST and of the command `connections` follow from them, and so does what a member
 answers the store service. A member of an older release leaves out what it does not know.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class ConnectionColumn(NamedTuple):
-    """Declare a column of a connection's row.
+    """Declare a column of the row of a connection, or of a link.
 
     Attributes:
         name: Its name, on each road.
@@ -40,6 +40,17 @@ COLUMNS = (
     ConnectionColumn("connected_at", str, "Time when it came, ISO 8601."),
     ConnectionColumn("open", bool, "Whether the client may send and receive."),
 )
+
+
+LINK_COLUMNS = (
+    ConnectionColumn("name", str, "Name of the link, or destination of the subscription."),
+    ConnectionColumn("role", str, "What its client does there: sender or receiver."),
+    ConnectionColumn("address", str | None, "Node that it is to; null: a dynamic one, or none."),
+    ConnectionColumn("credit", int, "Messages that may come on it now, by credit or prefetch."),
+    ConnectionColumn("unsettled", int, "Deliveries on it that are not settled."),
+    ConnectionColumn("settle_mode", str, "How its sender and its receiver settle."),
+)
+"""Columns of the row of a link, or of a subscription of AMQP 0-10, which keeps no other."""
 
 
 def row_of(values: dict[str, Any]) -> dict[str, Any]:

@@ -233,18 +233,34 @@ def test_charts_are_zoomed_by_mouse_and_keys_and_the_address_has_it(shop: Shop, 
     assert page.troubles == []
 
 
-def test_times_are_utc_or_local_as_chosen(shop: Shop, page: Page) -> None:
+def test_times_are_utc_or_local_as_chosen_also_after_a_reload_and_by_an_address(
+    shop: Shop, page: Page
+) -> None:
+    """An address of another's page changes what is shown, and not what this browser keeps."""
     open_view(shop, page, "queue/orders")
     heads = "[...document.querySelectorAll('th')].map((it) => it.textContent)"
     assert "Came (UTC)" in page.evaluate(heads)
+    local = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    chosen = "document.getElementById('zone').value"
+    is_local = f"{chosen} === 'local' && ({heads}).includes('Came ({local})')"
     choose = "form.value = 'local'; form.dispatchEvent(new Event('change'))"
     page.evaluate(f"{{ const form = document.getElementById('zone'); {choose}; }}")
-    local = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
-    page.until(f"({heads}).includes('Came (' + {local!r} + ')')")
+    page.until(is_local)
+    assert page.evaluate("location.hash") == "#/queue/orders?zone=local"
+    page.evaluate("location.hash = '#/queue/parcels'")  # a link to another view
+    page.until(f"document.querySelector('h1')?.textContent === 'parcels' && {is_local}")
+    assert page.evaluate("location.hash").endswith("zone=local")
+    page.open("about:blank")
+    page.open(f"{shop.url}/#/queue/orders?zone=utc")
+    page.until(f"({heads}).includes('Came (UTC)')")
+    page.open("about:blank")
+    page.open(f"{shop.url}/#/queue/orders")
+    page.until(is_local)
     page.evaluate(
         f"{{ const form = document.getElementById('zone'); {choose.replace('local', 'utc')}; }}"
     )
     page.until(f"({heads}).includes('Came (UTC)')")
+    assert page.evaluate("location.hash") == "#/queue/orders"
 
 
 def test_a_queue_shows_its_consumers_with_what_they_hold(shop: Shop, page: Page) -> None:
@@ -254,6 +270,31 @@ def test_a_queue_shows_its_consumers_with_what_they_hold(shop: Shop, page: Page)
     cells = page.evaluate(f"[...{table}.tBodies[0].rows[0].cells].map((it) => it.textContent)")
     assert cells[1] == shop.container
     assert int(cells[2]) > 0
+
+
+def test_links_of_a_connection_are_beside_the_list_and_the_address_has_them(
+    shop: Shop, page: Page
+) -> None:
+    open_view(shop, page, "connections")
+    page.evaluate("document.querySelector('tbody button').click()")
+    heading = "document.querySelector('aside:not([hidden]) h2')?.textContent"
+    title = page.until(heading)
+    rows = "[...document.querySelectorAll('table[aria-label=Links] tbody tr')]"
+    texts = f"{rows}.map((row) => [...row.cells].slice(1, 3).map((it) => it.textContent).join(' '))"
+    assert sorted(page.evaluate(texts)) == [
+        "receives from amq.topic",
+        "receives from orders",
+        *(f"sends to {queue}" for queue in ("orders", "parcels", "returns")),
+    ]
+    address = page.evaluate("location.href")
+    page.key("Escape")
+    page.until("document.querySelector('aside').hidden")
+    assert page.evaluate("document.activeElement.ariaLabel") == f"Show {title.lower()}"
+    assert "links=" not in page.evaluate("location.hash")
+    page.open("about:blank")
+    page.open(address)
+    page.until(f"{heading} === {title!r}")
+    assert page.troubles == []
 
 
 def test_messages_are_found_by_subject_or_property_and_a_property_tells_its_type(
@@ -421,6 +462,12 @@ def test_axe_finds_nothing_wrong_with_a_message_and_a_form(shop: Shop, page: Pag
     page.until("document.querySelector('ol.history')")
     assert axe_violations(page) == []
     page.key("Escape")
+    open_view(shop, page, "connections")
+    page.evaluate("document.querySelector('tbody button').click()")
+    page.until("document.querySelector('aside:not([hidden])')")
+    assert axe_violations(page) == []
+    page.key("Escape")
+    open_view(shop, page, "queue/dead")
     buttons = "[...document.querySelectorAll('main button')]"
     page.evaluate(f"{buttons}.find((it) => it.textContent === 'Send…').click()")
     page.until("document.getElementById('dialog').open")

@@ -22,6 +22,17 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OTHER_TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 
 
+def check_links(connection: dict[str, Any], container: str, rows: list[dict[str, Any]]) -> None:
+    """Check those of a client that has sent by one link, and holds two messages by another."""
+    assert connection["container"] == container
+    assert (connection["links"], connection["sessions"]) == (2, 1)
+    links = {link["role"]: link for link in rows}
+    assert min(link.pop("credit") for link in links.values()) > 0
+    shared = {"address": "orders", "settle_mode": "sender mixed, receiver first"}
+    assert links["sender"].items() >= {**shared, "unsettled": 0}.items()
+    assert links["receiver"].items() >= {**shared, "unsettled": 2}.items()
+
+
 def test_messages_of_a_client_are_seen_and_its_connection_is_closed(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -54,9 +65,9 @@ def test_messages_of_a_client_are_seen_and_its_connection_is_closed(
     assert row["acquired"] >= 1
     assert ask("queues/orders/messages")["items"][0]["acquired_by"]
     (connection,) = ask("connections")["items"]
-    assert connection["container"] == client.container.container_id
-    assert (connection["links"], connection["sessions"]) == (2, 1)
-    assert ask(f"connections/{connection['connection']}", "DELETE")["changed"] is True
+    number, container = connection["connection"], client.container.container_id
+    check_links(connection, container, ask(f"connections/{number}/links")["items"])
+    assert ask(f"connections/{number}", "DELETE")["changed"] is True
     with suppress(proton.ProtonException):
         client.close()
     until(lambda: ask("connections")["total"] == 0)  # when its socket has ended

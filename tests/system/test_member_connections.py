@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from proton.utils import ConnectionClosed
 
 from sparkstore.cli.command_line import main
+from sparkstore.control.client import connect_to
+from sparkstore.errors import InvalidRequest
 from tests.support.stores.services import short_folder
 from tests.support.system.clients import connected
 from tests.support.system.processes import BrokerProcess
@@ -51,6 +54,14 @@ def test_connections_of_a_member_are_listed_and_one_is_ended(
         rows = connections(root, capsys)
         assert [(row["member"], row["open"]) for row in rows] == [("one", True)] * 2
         assert [row["links"] for row in rows] == [1, 0]
+        control = connect_to(root)
+        assert control is not None
+        with closing(control.broker) as broker:
+            path = f"connections/{rows[0]['connection']}/links"
+            (link,) = broker.ask("GET", path, member="one")["items"]
+            assert (link["role"], link["address"]) == ("receiver", "q")
+            with pytest.raises(InvalidRequest, match="no connection 99"):
+                broker.ask("GET", "connections/99/links", member="one")
         number = str(rows[1]["connection"])
         assert main(["connections", root, "--close", number]) == 2
         assert main(["connections", root, "--close", number, "--member", "two"]) == 2

@@ -22,6 +22,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.messages.message_headers import written_header
 from broker_shim.selectors import Selector
+from broker_shim.sockets.served_connection import LinkFacts
 from broker_shim.store.interface import Entry
 
 if TYPE_CHECKING:
@@ -134,6 +135,11 @@ class SessionConsumer:
     @property
     def _under_way(self) -> int:
         return self._delivery.count + self._copies.count
+
+    def facts(self, unsettled: int) -> LinkFacts:
+        """Describe the consumer, of which so many messages are not settled."""
+        mode = f"sender {'settled' if self._is_settled else 'unsettled'}, receiver first"
+        return LinkFacts(self.name, "receiver", self.queue.name, self.credit, unsettled, mode)
 
     @property
     def credit(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
@@ -34,6 +35,7 @@ from broker_shim.listener_0_10.wiring.queue_commands import check_owner, existin
 from broker_shim.security.rules.rights import Act
 from broker_shim.selectors import InvalidSelector, Selector, parse
 from broker_shim.sockets.authorization import is_reserved_for_another
+from broker_shim.sockets.served_connection import LinkFacts
 from sparkstore.core.queue_names import shown
 
 if TYPE_CHECKING:
@@ -57,9 +59,10 @@ class Subscriptions:
         self._in_window = Numbered[tuple[SessionConsumer, int]]()
         self._numbers = count(1)
 
-    def __len__(self) -> int:
-        """The number of consumers of the session."""
-        return len(self._by_name)
+    def facts(self) -> list[LinkFacts]:
+        """Describe each consumer of the session."""
+        unsettled = Counter(sent.subscription for _, sent in self._sent.items())
+        return [consumer.facts(unsettled[consumer]) for consumer in self._by_name.values()]
 
     def subscribe(self, command: c.MessageSubscribe, command_id: int) -> None:
         """Begin a consumer, without credit."""

@@ -120,11 +120,6 @@ class Amqp010Session:
         user, name = self.key
         return f"amqp-0-10/{user}/{_shown(name)}"
 
-    @property
-    def subscription_count(self) -> int:
-        """The number of consumers that it has."""
-        return len(self.subscriptions)
-
     def session_control(self, control: Control) -> None:
         """Do a control, unless the session is over. See `SessionControls`."""
         if not self.is_over:

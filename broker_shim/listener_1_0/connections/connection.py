@@ -43,7 +43,7 @@ from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.sockets.login import Login
 from broker_shim.sockets.owners import owned
-from broker_shim.sockets.served_connection import ClientFacts, next_number
+from broker_shim.sockets.served_connection import ClientFacts, LinkFacts, next_number
 from broker_shim.sockets.turns import Turn
 
 _CONTAINER_ID = "sparkstore"
@@ -142,9 +142,9 @@ class Connection:
         return owned(self.container_id or f"connection-{self.number}", self.login.principal.name)
 
     @property
-    def link_count(self) -> int:
-        """The number of links that are served."""
-        return len(self._served)
+    def link_facts(self) -> list[LinkFacts]:
+        """Describe each link that is served."""
+        return self._served.facts()
 
     @property
     def client(self) -> ClientFacts:

@@ -23,14 +23,17 @@ from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connections.links import Links
 from broker_shim.protocol_1_0.events import DeliveriesReceived, LinkDetached, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery, Link
+from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
+from broker_shim.sockets.served_connection import LinkFacts
 from sparkstore.control.audit import AuditEvent
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.connections.connection import Connection
+    from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 
 _log = logging.getLogger(__name__)
 
@@ -84,9 +87,9 @@ class ConnectionLinks:
         self._endpoints: dict[Link, ServedEndpoint] = {}
         self._over: list[Link] = []
 
-    def __len__(self) -> int:
-        """The number of links that are served, or will be."""
-        return len(self._endpoints)
+    def facts(self) -> list[LinkFacts]:
+        """Describe each link that is served, or will be, by what its peer asked for."""
+        return [_facts(cast("ReceiverLink | SenderLink", link)) for link in self._endpoints]
 
     def get(self, link: Link) -> ServedEndpoint | None:
         """Get the endpoint that serves a link, or will; None if none does any more."""
@@ -201,6 +204,22 @@ class ConnectionLinks:
                 self._links.ended(link)
             except Exception:  # noqa: BLE001  # one link must not keep what the others held
                 _log.exception("connection %d: a link could not be ended", self._number)
+
+
+def _facts(link: ReceiverLink | SenderLink) -> LinkFacts:
+    if isinstance(link, SenderLink):
+        unsettled = sum(len(run.tags) for run in link.runs if not run.is_settled)
+    else:
+        unsettled = len(link.unsettled)
+    sender, receiver = link.snd_settle_mode.name.lower(), link.rcv_settle_mode.name.lower()
+    return LinkFacts(
+        link.name,
+        "sender" if link.is_receiver else "receiver",
+        getattr(link.remote.target if link.is_receiver else link.remote.source, "address", None),
+        link.credit,
+        unsettled,
+        f"sender {sender}, receiver {receiver}",
+    )
 
 
 def _write_down(access: Access, login: Login, over: Terminus) -> None:

@@ -4,6 +4,7 @@ A store service asks the brokers that are its members, too: each answers by this
 process, over the connection that it has to the service (`members.inquiries`):
 
     {"connections": true}                  {"connections": [{"connection": 7, "peer": "…", …}]}
+    {"links": 7}                           {"links": [{"name": "…", "role": "receiver", …}]}
     {"close": 7, "by": "…"}                {"told": {"act": "close-connection", …}}
                                            {"error": "InvalidRequest", "message": "…"}   instead
 """
@@ -22,6 +23,7 @@ from sparkstore.errors import error_of
 
 _CLOSED_BY = "an administrator ended the connection"
 _CLOSE, _CONNECTIONS, _MEMBER, _BY, _CLOSED = "close", "connections", "member", "by", "told"
+_LINKS = "links"
 
 
 class ConnectionRows(NamedTuple):
@@ -63,6 +65,23 @@ class ConnectionOrders:
         else:
             self._members.ask({_CONNECTIONS: True}, answered)
 
+    def links(
+        self,
+        number: int,
+        member: str | None,
+        answer: Callable[[list[dict[str, Any]] | StoreError], None],
+    ) -> None:
+        """Answer with the links of a connection, here or at a member, or with the error."""
+        if member is None:
+            answer(self._links_here(number))
+        elif self._members is None:
+            answer(InvalidRequest("this process has no members: leave member out"))
+        else:
+            question = {_LINKS: number}
+            self._members.ask(
+                question, lambda answers: answer(_of(member, answers, _LINKS)), member
+            )
+
     def close(
         self,
         number: int,
@@ -101,16 +120,16 @@ class ConnectionOrders:
             answer(InvalidRequest("this process has no members: leave --member out"))
         else:
             question = {_CLOSE: number, _BY: by[0]}
-            self._members.ask(question, lambda answers: closed(_of(member, answers)), member)
+            self._members.ask(question, lambda answers: closed(_closed(member, answers)), member)
 
     def answer(self, question: str, answer: Callable[[str], None]) -> None:
         """Answer the store service, which asks for an administrator."""
 
-        def say(outcome: dict[str, Any] | StoreError) -> None:
+        def say(outcome: Any, key: str = _CLOSED) -> None:
             if isinstance(outcome, StoreError):
                 outcome = {"error": type(outcome).__name__, "message": str(outcome)}
             else:
-                outcome = {_CLOSED: outcome}
+                outcome = {key: outcome}
             answer(json.dumps(outcome))
 
         content = json.loads(question)
@@ -120,6 +139,8 @@ class ConnectionOrders:
         elif isinstance(number, int):
             name = f"{content.get(_BY, 'an administrator')}, by the store service"
             self.close(number, None, (name, None), say)
+        elif isinstance(content.get(_LINKS), int):
+            say(self._links_here(content[_LINKS]), _LINKS)
         else:
             say(InvalidRequest("a member knows its connections, and nothing else"))
 
@@ -127,20 +148,36 @@ class ConnectionOrders:
         here = sorted(self._connections(), key=lambda connection: connection.number)
         return [_row(connection) for connection in here]
 
+    def _links_here(self, number: int) -> list[dict[str, Any]] | StoreError:
+        connection = self._find(number)
+        if isinstance(connection, StoreError):
+            return connection
+        return [link._asdict() for link in connection.link_facts]
+
     def _close_here(self, number: int) -> dict[str, Any] | StoreError:
-        for connection in self._connections():
-            if connection.number == number:
-                row = _row(connection)
-                connection.close_forced(_CLOSED_BY)
-                return row
-        return InvalidRequest(f"there is no connection {number}: see sparkstore connections")
+        connection = self._find(number)
+        if isinstance(connection, StoreError):
+            return connection
+        row = _row(connection)
+        connection.close_forced(_CLOSED_BY)
+        return row
+
+    def _find(self, number: int) -> ServedConnection | StoreError:
+        missing = InvalidRequest(f"there is no connection {number}: see sparkstore connections")
+        here = (connection for connection in self._connections() if connection.number == number)
+        return next(here, missing)
 
 
-def _of(member: str, answers: MemberAnswers) -> dict[str, Any] | StoreError:
-    """Return what a member said that was to end a connection."""
+def _closed(member: str, answers: MemberAnswers) -> dict[str, Any] | StoreError:
+    row = _of(member, answers, _CLOSED)
+    return row if isinstance(row, StoreError) else {**row, _MEMBER: member}
+
+
+def _of(member: str, answers: MemberAnswers, key: str) -> Any | StoreError:
+    """Return what a member answered that was asked alone, by its key."""
     content = answers.by_member.get(member)
-    if content is not None and _CLOSED in content:
-        return {**content[_CLOSED], _MEMBER: member}
+    if content is not None and key in content:
+        return content[key]
     if content is not None:
         return error_of(content.get("error"), content.get("message"))
     if answers.silent:
@@ -157,7 +194,7 @@ def _row(connection: ServedConnection) -> dict[str, Any]:
         "user": connection.login.principal.name,
         "tls": remote.tls,
         "container": connection.container_id,
-        "links": connection.link_count,
+        "links": len(connection.link_facts),
         **connection.client._asdict(),
         "connected_at": connection.began_at_us,
         "open": connection.is_open and not connection.is_closed,

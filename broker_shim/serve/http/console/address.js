@@ -13,12 +13,20 @@ export function here() {
   }
 }
 
+let everywhere = {};
+
 // Keep what a view shows in its address; what is empty or 0 is left out.
 export function keep(values) {
-  const kept = Object.entries(values).filter(([, value]) => value);
+  const kept = Object.entries({ ...values, ...everywhere }).filter(([, value]) => value);
   const query = new URLSearchParams(kept).toString();
-  const path = location.hash.replace(/\?.*$/s, "") || "#/queues";
+  const path = location.hash.replace(/\?.*$/s, "") || "#/overview";
   history.replaceState(history.state, "", path + (query ? "?" + query : ""));
+}
+
+// Keep this in the address of each view from now on, beside what the view itself keeps there.
+export function keepEverywhere(values) {
+  everywhere = values;
+  keep(Object.fromEntries(new URLSearchParams(location.hash.replace(/^[^?]*/, ""))));
 }
 
 export const offsetOf = (query, name = "offset") => Math.max(0, Number.parseInt(query.get(name) ?? "0", 10) || 0);

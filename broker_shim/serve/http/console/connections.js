@@ -1,8 +1,9 @@
-// Clients that are connected; an operator may close one.
+// Clients that are connected, each with its links; an operator may close one.
 
-import { confirmed, element, order, say, show, table, terms } from "./elements.js";
+import { button, confirmed, element, order, say, show, table, terms } from "./elements.js";
 import { pagedList } from "./paged_list.js";
-import { remove } from "./requests.js";
+import { panelBeside } from "./panel.js";
+import { get, remove } from "./requests.js";
 import { when, zone } from "./times.js";
 import { size } from "./words.js";
 
@@ -10,6 +11,10 @@ import { size } from "./words.js";
 let before = new Map();
 
 const keyOf = (row) => `${row.member ?? ""} ${row.connection}`;
+
+const numberOf = (key) => key.slice(key.lastIndexOf(" ") + 1);
+
+const showing = (number) => `Show links of connection ${number}`;
 
 function rated(rows) {
   const at = Date.now();
@@ -29,13 +34,16 @@ export function connections(_parts, user, query) {
   const sorting = { by: query.get("sort") ?? "", go: () => go(0) };
   const heartbeat = (row) => (row.heartbeat_s ? `heartbeat ${row.heartbeat_s} s` : "no heartbeat");
   const columns = [
-    { title: "Number", isNumber: true, sort: "connection", text: (row) => String(row.connection) },
+    {
+      title: "Number", isNumber: true, sort: "connection",
+      node: (row) => button(String(row.connection), () => open(keyOf(row)), showing(row.connection)),
+    },
     { title: "Peer", text: (row) => `${row.peer}${row.member ? ` at ${row.member}` : ""}` },
     { title: "User", text: (row) => row.user },
     { title: "Client", text: (row) => [row.product, row.container].filter(Boolean).join(", ") },
     { title: "Protocol", isExtra: true, text: (row) => [row.protocol, row.tls ?? "no TLS", heartbeat(row)].filter(Boolean).join(", ") },
     { title: "State", isShort: true, tone: (row) => (row.open ? "good" : "care"), text: (row) => (row.open ? "open" : "not open") },
-    { title: "Links", isNumber: true, sort: "links", text: (row) => `${row.links} in ${row.sessions} sessions` },
+    { title: "Links", isNumber: true, sort: "links", text: (row) => `${row.links} in ${row.sessions ?? "?"} sessions` },
     { title: "In", isNumber: true, sort: "received_bytes", text: (row) => rateOf(row.inRate) },
     { title: "Out", isNumber: true, sort: "sent_bytes", text: (row) => rateOf(row.outRate) },
     { title: `Since (${zone()})`, text: (row) => when(row.connected_at).slice(0, 19) },
@@ -43,24 +51,56 @@ export function connections(_parts, user, query) {
   if (user.mayOperate) {
     columns.push({
       title: "Action",
-      node: (row) => element("button",
-        { type: "button", "aria-label": `Close connection ${row.connection}`, onclick: () => close(row) },
-        "Close…"),
+      node: (row) => button("Close…", () => close(row), `Close connection ${row.connection}`),
     });
   }
   const list = table("Connections", columns, keyOf, sorting);
-  const { look, go, whole: pages } = pagedList(query, "connections", (rows) => list.fill(rated(rows)),
-    () => ({ sort: sorting.by }));
+  const links = table("Links", [
+    { title: "Link", text: (row) => row.name },
+    { title: "Its client", isShort: true, text: (row) => ({ sender: "sends to", receiver: "receives from" })[row.role] },
+    { title: "Address", text: (row) => row.address ?? "" },
+    { title: "Credit", isNumber: true, text: (row) => row.credit.toLocaleString() },
+    { title: "Unsettled", isNumber: true, text: (row) => row.unsettled.toLocaleString() },
+    { title: "Settles", isExtra: true, text: (row) => row.settle_mode },
+  ], (row) => `${row.role} ${row.name}`);
+  let opened = query.get("links") ?? "";  // the key of the connection whose links are beside the list
+  const panel = panelBeside(() => {
+    const shower = list.whole.querySelector(`[aria-label="${showing(numberOf(opened))}"]`);
+    [opened, panel.whole.hidden] = ["", true];
+    kept();
+    shower?.focus();
+  });
+  const { look: lookAtRows, go, kept, whole: pages } = pagedList(query, "connections", (rows) => list.fill(rated(rows)),
+    () => ({ sort: sorting.by }), () => ({ links: opened }));
+
+  const placeOf = (member) => (member ? { member } : {});
+
+  async function lookAtLinks() {
+    const member = opened.slice(0, opened.lastIndexOf(" "));
+    links.fill((await get(`connections/${encodeURIComponent(numberOf(opened))}/links`, placeOf(member))).items);
+  }
+
+  const open = order(async (key) => {
+    opened = key;
+    kept();
+    await lookAtLinks();
+    panel.show(`Links of connection ${numberOf(key)}`, [], links.whole);
+  });
+
+  async function look() {
+    await lookAtRows();
+    if (opened) await lookAtLinks();
+  }
 
   const close = order(async (row) => {
     const details = terms([["peer", row.peer], ["user", row.user], ["client", row.product], ["container", row.container], ["links", row.links]]);
     if (!(await confirmed(`Close connection ${row.connection}?`, "Close it", details))) return;
-    const member = row.member ? "?" + new URLSearchParams({ member: row.member }) : "";
-    await remove(`connections/${row.connection}${member}`);
+    await remove(`connections/${row.connection}`, placeOf(row.member));
     say(`connection ${row.connection} is closed`);
     await look();
   });
 
-  show(element("h1", {}, "Connections"), list.whole, pages);
+  show(element("h1", {}, "Connections"), list.whole, pages, panel.whole);
+  if (opened) open(opened);
   return look;
 }

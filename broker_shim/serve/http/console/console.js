@@ -17,7 +17,7 @@ import { subscriptions } from "./subscriptions.js";
 import { upkeep } from "./upkeep.js";
 import { users } from "./users.js";
 import { wiring } from "./wiring.js";
-import { zoneChoice } from "./times.js";
+import { useZone, zoneChoice } from "./times.js";
 
 const VIEWS = { overview, queues, queue, connections, operations, upkeep, sql, exchanges: wiring, subscriptions, policies, users, "dead-letters": deadLetters };
 const LOOK_MS = 2000;
@@ -34,6 +34,7 @@ async function open() {
   let address;
   try {
     address = here();
+    useZone(address.query.get("zone"));
   } catch (error) {
     show(element("h1", {}, "No such view"));
     document.title = "No such view – sparkstore";

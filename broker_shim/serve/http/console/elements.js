@@ -18,6 +18,16 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
+export const button = (text, onclick, label = null, more = {}) =>
+  element("button", { type: "button", "aria-label": label, onclick, ...more }, text);
+
+// What a key does: `acts` by its name. One that is pressed with Ctrl, Alt or Meta is the browser's.
+export const keys = (acts) => (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(acts, event.key)) return;
+  event.preventDefault();
+  acts[event.key]();
+};
+
 export const linkAsking = (text, query, ...parts) =>
   element("a", { href: `#/${parts.map(encodeURIComponent).join("/")}?${new URLSearchParams(query)}`.replace(/\?$/, "") }, text);
 
@@ -55,7 +65,7 @@ const classOf = (column) =>
 // that sorts by it: `sorting.by` is that of now, - before it for the largest first.
 export function table(caption, columns, keyOf, sorting) {
   const head = columns.map((each) => element("th", { scope: "col", class: classOf(each), "data-sort": each.sort ?? null },
-    each.sort && sorting ? element("button", { type: "button", class: "sort", onclick: () => sorted(each.sort) }, each.title) : each.head ?? each.title));
+    each.sort && sorting ? button(each.title, () => sorted(each.sort), null, { class: "sort" }) : each.head ?? each.title));
   const body = element("tbody");
   const whole = element("table", { "aria-label": caption },
     element("thead", {}, element("tr", {}, ...head)), body);
@@ -111,8 +121,8 @@ export function table(caption, columns, keyOf, sorting) {
 
 // Buttons that page through a list; `go(offset)` shows another page.
 export function pager(limit, go) {
-  const back = element("button", { type: "button", disabled: true, onclick: () => go(offset - limit) }, "Previous");
-  const on = element("button", { type: "button", disabled: true, onclick: () => go(next) }, "Next");
+  const back = button("Previous", () => go(offset - limit), null, { disabled: true });
+  const on = button("Next", () => go(next), null, { disabled: true });
   const where = element("span");
   let offset = 0;
   let next = limit;

@@ -1,8 +1,9 @@
 // A message in a panel beside the list that it is of: with an address, closed by Escape, stepped
 // through by keys.
 
-import { element, order, terms } from "./elements.js";
+import { button, element, order, terms } from "./elements.js";
 import { historyOf } from "./history.js";
+import { panelBeside } from "./panel.js";
 import { repairButton } from "./queue_orders.js";
 import { get, queuePath } from "./requests.js";
 import { when, zone } from "./times.js";
@@ -40,21 +41,14 @@ function property(name, value, type) {
 // that is `opened` is another one, `look` after an order.
 export function messagePanel(name, user, { list, pages, kept, look }) {
   let opened = "";
-  const whole = element("aside", { class: "panel", hidden: true, onkeydown: typed });
+  const panel = panelBeside(close, { j: () => step(1), k: () => step(-1) });
   const buttonOf = (id) => list.whole.querySelector(`button[aria-label="Show message ${id}"]`);
 
   const open = order(async (id) => {
     const it = await get(queuePath(name, `/messages/${encodeURIComponent(id)}`));
     opened = String(id);
     kept();
-    whole.setAttribute("aria-label", `Message ${it.id}`);
-    const heading = element("h2", { tabindex: "-1" }, `Message ${it.id}`);
-    whole.replaceChildren(
-      element("div", { class: "bar" },
-        element("button", { type: "button", onclick: () => step(-1) }, "Previous (k)"),
-        element("button", { type: "button", onclick: () => step(1) }, "Next (j)"),
-        element("button", { type: "button", onclick: close }, "Close (Esc)")),
-      heading,
+    panel.show(`Message ${it.id}`, [button("Previous (k)", () => step(-1)), button("Next (j)", () => step(1))],
       terms([
         [`came (${zone()})`, when(it.enqueued_at)], ["acquired by", it.acquired_by && holder(it.acquired_by)], ["died", died(it.death)],
         ["subject", it.subject], ["content type", it.content_type], ["user", it.user_id], ["message id", it.amqp_message_id],
@@ -67,8 +61,6 @@ export function messagePanel(name, user, { list, pages, kept, look }) {
       element("pre", { tabindex: "0" }, readable(it)),
       ...(user.mayOperate && it.body_form !== "omitted" ? [repairButton(name, it, look)] : []),
       ...(user.has_history ? [element("h2", {}, "History"), await historyOf(it.id)] : []));
-    whole.hidden = false;
-    heading.focus();
     mark();
     list.whole.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   });
@@ -82,7 +74,7 @@ export function messagePanel(name, user, { list, pages, kept, look }) {
     const button = buttonOf(opened);
     opened = "";
     kept();
-    whole.hidden = true;
+    panel.whole.hidden = true;
     mark();
     button?.focus();
   }
@@ -107,13 +99,5 @@ export function messagePanel(name, user, { list, pages, kept, look }) {
     beside?.querySelector("button").click();
   }
 
-  function typed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const act = { Escape: close, j: () => step(1), k: () => step(-1) }[event.key];
-    if (!act) return;
-    event.preventDefault();
-    act();
-  }
-
-  return { whole, open, mark, opened: () => opened };
+  return { whole: panel.whole, open, mark, opened: () => opened };
 }

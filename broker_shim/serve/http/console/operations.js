@@ -1,6 +1,6 @@
 // What purges, moves and the like did, and what undid them; operators take one back after a question.
 
-import { confirmed, element, order, say, show, table } from "./elements.js";
+import { button, confirmed, element, order, say, show, table } from "./elements.js";
 import { get, post } from "./requests.js";
 import { when, zone } from "./times.js";
 
@@ -32,8 +32,7 @@ export function operations(_parts, user) {
   ];
   const orders = {
     title: "Order",
-    node: (row) => element("button",
-      { type: "button", "aria-label": `Undo ${row.operation}`, onclick: () => undo(row.operation) }, "Undo…"),
+    node: (row) => button("Undo…", () => undo(row.operation), `Undo ${row.operation}`),
   };
   const list = table("Operations", user.mayOperate ? [...columns, orders] : columns, (row) => row.operation);
 

@@ -8,8 +8,8 @@ import { get } from "./requests.js";
 const LIMIT = 100;
 
 // `fill(rows)` shows a page. `asked()` is what the endpoint is asked beside the place; the address
-// keeps that, too.
-export function pagedList(query, path, fill, asked = () => ({})) {
+// keeps that, too, and what is `opened()` beside the list.
+export function pagedList(query, path, fill, asked = () => ({}), opened = () => ({})) {
   let offset = offsetOf(query);
   const pages = pager(LIMIT, go);
 
@@ -21,9 +21,13 @@ export function pagedList(query, path, fill, asked = () => ({})) {
 
   async function go(to) {
     offset = Math.max(0, to);
-    keep({ ...asked(), offset });
+    kept();
     await look();
   }
 
-  return { look, go, whole: pages.whole };
+  function kept() {
+    keep({ ...asked(), offset, ...opened() });
+  }
+
+  return { look, go, kept, whole: pages.whole };
 }

@@ -1,12 +1,11 @@
 // Policies: arguments for all queues that fit a pattern; administrators set and delete them.
 
 import { asked, carriedOut, linesOf, valuesOf } from "./forms.js";
-import { element, linkAsking, order, show, table } from "./elements.js";
+import { button, element, linkAsking, order, show, table } from "./elements.js";
 import { pagedList } from "./paged_list.js";
 import { put, remove } from "./requests.js";
 
 export function policies(_parts, user, query) {
-  const button = (text, label, onclick) => element("button", { type: "button", "aria-label": label, onclick }, text);
   const list = table("Policies", [
     { title: "Policy", text: (row) => row.name },
     { title: "Pattern", text: (row) => row.match },
@@ -16,7 +15,7 @@ export function policies(_parts, user, query) {
     ...(user.mayAdminister ? [{
       title: "Order",
       node: (row) => element("span", { class: "bar" },
-        button("Change…", `Change ${row.name}`, () => set(row)), button("Delete…", `Delete ${row.name}`, () => drop(row))),
+        button("Change…", () => set(row), `Change ${row.name}`), button("Delete…", () => drop(row), `Delete ${row.name}`)),
     }] : []),
   ], (row) => JSON.stringify(row));
   const { look, whole: pages } = pagedList(query, "policies", list.fill);
@@ -39,7 +38,7 @@ export function policies(_parts, user, query) {
     if (await carriedOut(`Delete the policy ${name}?`, "Delete it", send)) await look();
   });
 
-  const make = element("button", { type: "button", onclick: () => set(null) }, "New policy…");
+  const make = button("New policy…", () => set(null));
   look.pauseMs = 5000;
   show(element("h1", {}, "Policies"), ...(user.mayAdminister ? [element("div", { class: "bar" }, make)] : []),
     list.whole, pages);

@@ -1,7 +1,7 @@
 // One queue: its figures and arguments, its messages with their bodies, and orders for operators.
 
 import { keep, offsetOf } from "./address.js";
-import { element, linkAsking, order, pager, say, show, table, terms } from "./elements.js";
+import { button, element, linkAsking, order, pager, say, show, table, terms } from "./elements.js";
 import { died, messagePanel } from "./message.js";
 import { queueOrders } from "./queue_orders.js";
 import { get, queuePath } from "./requests.js";
@@ -34,8 +34,7 @@ export function queue(parts, user, query) {
     }] : []),
     {
       title: "Id", isShort: true,
-      node: (row) => element("button",
-        { type: "button", "aria-label": `Show message ${row.id}`, onclick: () => panel.open(row.id) }, String(row.id)),
+      node: (row) => button(String(row.id), () => panel.open(row.id), `Show message ${row.id}`),
     },
     { title: `Came (${zone()})`, text: (row) => when(row.enqueued_at) },
     { title: "State", isShort: true, text: (row) => (row.acquired_by ? "acquired" : "waits"), tone: (row) => (row.acquired_by ? "care" : "") },

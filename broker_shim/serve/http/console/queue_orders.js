@@ -2,7 +2,7 @@
 // first, and what it would do is shown before it is done.
 
 import { asked, carriedOut, linesOf, valuesOf } from "./forms.js";
-import { confirmed, element, order, say } from "./elements.js";
+import { button, confirmed, element, order, say } from "./elements.js";
 import { get, patch, post, queuePath, remove } from "./requests.js";
 
 const stay = (plan) => (plan.left ? ` ${plan.left} that consumers hold stay.` : "");
@@ -77,11 +77,10 @@ export function queueOrders(name, user, list, look) {
     if (await carriedOut(`Delete the queue ${name}?`, "Delete it", sendIt)) location.hash = "#/queues";
   });
 
-  const button = ([text, onclick]) => element("button", { type: "button", onclick }, text);
   return element("div", { class: "bar" },
-    ...[["Purge…", purge], ["Move…", move], ["Requeue…", requeue], ["Redrive…", redrive]].map(button),
+    ...[["Purge…", purge], ["Move…", move], ["Requeue…", requeue], ["Redrive…", redrive]].map((made) => button(...made)),
     element("span", { class: "soft" }, "the chosen messages, else all"),
-    ...[["Send…", send], ...(user.mayAdminister ? [["Alter…", alter], ["Delete…", drop]] : [])].map(button));
+    ...[["Send…", send], ...(user.mayAdminister ? [["Alter…", alter], ["Delete…", drop]] : [])].map((made) => button(...made)));
 }
 
 // A message in the place of another: its body and properties as they are changed.
@@ -101,5 +100,5 @@ export function repairButton(name, message, look) {
     const send = (dryRun) => post(`messages/${message.id}/resubmit`, { ...body, dry_run: dryRun });
     if (await carriedOut("Put this in its place?", "Resubmit it", send)) await look();
   });
-  return element("p", {}, element("button", { type: "button", onclick: repair }, "Repair and resubmit…"));
+  return element("p", {}, button("Repair and resubmit…", repair));
 }

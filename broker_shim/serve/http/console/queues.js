@@ -2,7 +2,7 @@
 
 import { sparkline } from "./chart.js";
 import { asked, carriedOut, valuesOf } from "./forms.js";
-import { element, link, order, show, table } from "./elements.js";
+import { button, element, link, order, show, table } from "./elements.js";
 import { pagedList } from "./paged_list.js";
 import { put, queuePath } from "./requests.js";
 import { sample } from "./samples.js";
@@ -50,7 +50,7 @@ export function queues(_parts, user, query) {
 
   show(element("h1", {}, policy ? `Queues that the policy ${policy} fits` : "Queues"),
     element("div", { class: "bar" }, element("label", { for: "filter" }, "Name contains"), filter,
-      ...(user.mayAdminister ? [element("button", { type: "button", onclick: make }, "New queue…")] : [])),
+      ...(user.mayAdminister ? [button("New queue…", make)] : [])),
     list.whole, pages);
   return look;
 }

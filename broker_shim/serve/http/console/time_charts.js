@@ -1,7 +1,7 @@
 // A queue's figures over time: from a quarter of an hour to 30 days, with zoom by mouse and by keys.
 
 import { chart } from "./chart.js";
-import { element } from "./elements.js";
+import { button, element, keys } from "./elements.js";
 import { get, queuePath } from "./requests.js";
 import { timeTextOf, when, zone } from "./times.js";
 
@@ -25,11 +25,10 @@ export function timeCharts(name, query, kept) {
   let turn = 0;
   let isHeld = false;  // while somebody drags over a chart it is not drawn anew
 
-  const buttons = Object.keys(RANGES).map((each) =>
-    element("button", { type: "button", onclick: () => choose(each) }, each));
+  const buttons = Object.keys(RANGES).map((each) => button(each, () => choose(each)));
   const drawn = element("div", { class: "charts" });
   const notes = element("p", { class: "soft" });
-  const all = element("div", { tabindex: "0", role: "group", "aria-label": "Charts over time", onkeydown: typed }, drawn);
+  const all = element("div", { tabindex: "0", role: "group", "aria-label": "Charts over time", onkeydown: (event) => typed(event) }, drawn);
   const hint = element("span", { class: "soft" }, "drag over a chart, or + − ← → and Escape on it, to zoom");
   const whole = element("section", {}, element("div", { class: "bar" }, ...buttons, hint), all, notes);
 
@@ -83,19 +82,16 @@ export function timeCharts(name, query, kept) {
     return again();
   }
 
-  function typed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+  // Move the ends of what is shown, by so many quarters of its length.
+  const moved = (begin, end) => () => {
     const [from, to] = shown;
     const quarter = (to - from) / 4;
-    const act = {
-      "+": () => zoom(from + quarter, to - quarter), "-": () => zoom(from - 2 * quarter, to + 2 * quarter),
-      ArrowLeft: () => zoom(from - quarter, to - quarter), ArrowRight: () => zoom(from + quarter, to + quarter),
-      Escape: () => choose(range),
-    }[event.key];
-    if (!act) return;
-    event.preventDefault();
-    act();
-  }
+    zoom(from + begin * quarter, to + end * quarter);
+  };
+
+  const typed = keys({
+    "+": moved(1, -1), "-": moved(-2, 2), ArrowLeft: moved(-1, -1), ArrowRight: moved(1, 1), Escape: () => choose(range),
+  });
 
   const values = () => (zoomed
     ? { from: new Date(zoomed[0]).toISOString(), to: new Date(zoomed[1]).toISOString() }

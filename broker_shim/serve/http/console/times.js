@@ -1,10 +1,29 @@
-// Times as people read them: in UTC, or as this browser's clock has them, as they choose.
+// Times as people read them: in UTC, or as this browser's clock has them, as they choose. The browser
+// keeps what was chosen, and the address has it, for whoever gets that.
 
+import { keepEverywhere } from "./address.js";
 import { element } from "./elements.js";
 
 const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const [KEY, IN_UTC, IN_LOCAL] = ["times", "utc", "local"];
 
-let isLocal = false;
+let isLocal = stored() === IN_LOCAL;
+
+// A browser that keeps nothing for a page throws where it is asked.
+function stored() {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
+// Show times in the zone that an address names; if it names none, as before.
+export function useZone(named) {
+  if (named) isLocal = named === IN_LOCAL;
+  document.getElementById("zone").value = isLocal ? IN_LOCAL : IN_UTC;
+  keepEverywhere({ zone: isLocal ? IN_LOCAL : "" });
+}
 
 export const zone = () => (isLocal ? LOCAL : "UTC");
 
@@ -30,9 +49,12 @@ export function timeTextOf(from, to) {
 // What chooses between the two; `changed` has the view show its times anew.
 export function zoneChoice(changed) {
   const choice = element("select", { id: "zone", onchange: choose },
-    element("option", { value: "utc" }, "UTC"), element("option", { value: "local" }, `${LOCAL} (local)`));
+    element("option", { value: IN_UTC }, "UTC"), element("option", { value: IN_LOCAL }, `${LOCAL} (local)`));
   async function choose() {
-    isLocal = choice.value === "local";
+    useZone(choice.value);
+    try {
+      localStorage.setItem(KEY, choice.value);
+    } catch { /* it is chosen until the page is loaded again */ }
     await changed();
     choice.focus();
   }

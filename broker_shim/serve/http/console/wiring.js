@@ -2,15 +2,13 @@
 
 import { keep, offsetOf } from "./address.js";
 import { asked, carriedOut, linesOf, valuesOf } from "./forms.js";
-import { confirmed, element, link, order, pager, say, show, table } from "./elements.js";
+import { button, confirmed, element, link, order, pager, say, show, table } from "./elements.js";
 import { get, post, put, remove } from "./requests.js";
 import { topology } from "./topology.js";
 
 const LIMIT = 100;
 const TYPES = ["direct", "fanout", "topic", "headers"];
 const OWN = /^(amq\.|$)/;
-
-const button = (text, label, onclick) => element("button", { type: "button", "aria-label": label, onclick }, text);
 
 export function wiring(_parts, user, query) {
   let exchange = query.get("exchange") ?? "";
@@ -19,13 +17,13 @@ export function wiring(_parts, user, query) {
   const picture = element("div");
   let drawn = "";
   const exchanges = table("Exchanges", [
-    { title: "Exchange", node: (row) => button(row.name || "(default)", `Bindings of ${row.name}`, () => choose(row.name)) },
+    { title: "Exchange", node: (row) => button(row.name || "(default)", () => choose(row.name), `Bindings of ${row.name}`) },
     { title: "Type", text: (row) => row.type },
     { title: "Durability", isExtra: true, text: (row) => row.durability },
     { title: "Alternate", isExtra: true, text: (row) => row.alternate_exchange ?? "" },
     ...(user.mayAdminister ? [{
       title: "Order",
-      node: (row) => (OWN.test(row.name) ? "" : button("Delete…", `Delete ${row.name}`, () => drop(row))),
+      node: (row) => (OWN.test(row.name) ? "" : button("Delete…", () => drop(row), `Delete ${row.name}`)),
     }] : []),
   ], (row) => row.name);
   const bindings = table("Bindings", [
@@ -34,12 +32,12 @@ export function wiring(_parts, user, query) {
     { title: "Queue", node: (row) => link(row.queue, "queue", row.queue) },
     { title: "Arguments", isExtra: true, text: (row) => linesOf(row.arguments).replaceAll("\n", ", ") },
     ...(user.mayAdminister ? [{
-      title: "Order", node: (row) => button("Remove…", `Remove the binding of ${row.queue} by ${row.key}`, () => unbind(row)),
+      title: "Order", node: (row) => button("Remove…", () => unbind(row), `Remove the binding of ${row.queue} by ${row.key}`),
     }] : []),
   ], (row) => JSON.stringify([row.exchange, row.key, row.queue]));
   const pages = pager(LIMIT, (to) => go({ exchanges: to }));
   const pagesOfBindings = pager(LIMIT, (to) => go({ bindings: to }));
-  const all = element("button", { type: "button", hidden: true, onclick: () => choose("") }, "All bindings");
+  const all = button("All bindings", () => choose(""), null, { hidden: true });
 
   async function look() {
     const page = await get("exchanges", { limit: LIMIT, offset });
@@ -119,7 +117,7 @@ export function wiring(_parts, user, query) {
   const orders = [
     ...(user.mayAdminister ? [["New exchange…", make], ["New binding…", bind]] : []),
     ...(user.mayOperate ? [["Try or send a message…", send]] : []),
-  ].map(([text, onclick]) => element("button", { type: "button", onclick }, text));
+  ].map((made) => button(...made));
   look.pauseMs = 5000;
   show(element("h1", {}, "Exchanges"), element("div", { class: "bar" }, ...orders), exchanges.whole, pages.whole,
     element("h2", {}, "Bindings ", where), element("div", { class: "bar" }, all), picture, bindings.whole, pagesOfBindings.whole);

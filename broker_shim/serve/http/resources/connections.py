@@ -13,21 +13,22 @@ from broker_shim.serve.http.endpoint import API, MONITOR, OPERATOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.table_reads import root_of
 from sparkstore import __version__
-from sparkstore.control.connection_columns import COLUMNS, row_of
+from sparkstore.control.connection_columns import COLUMNS, LINK_COLUMNS, ConnectionColumn, row_of
+
+
+def _row_type(name: str, columns: tuple[ConnectionColumn, ...], text: str) -> Any:
+    fields = [
+        (column.name, Annotated[column.kind, Meta(description=column.text)]) for column in columns
+    ]
+    return defstruct(name, fields, kw_only=True, module=__name__, namespace={"__doc__": text})
+
 
 if TYPE_CHECKING:
     ConnectionRow = Struct
+    LinkRow = Struct
 else:
-    ConnectionRow = defstruct(
-        "ConnectionRow",
-        [
-            (column.name, Annotated[column.kind, Meta(description=column.text)])
-            for column in COLUMNS
-        ],
-        kw_only=True,
-        module=__name__,
-        namespace={"__doc__": "A client that is connected."},
-    )
+    ConnectionRow = _row_type("ConnectionRow", COLUMNS, "A client that is connected.")
+    LinkRow = _row_type("LinkRow", LINK_COLUMNS, "A link of a connection, or a subscription.")
 
 
 _NUMBERS = [column.name for column in COLUMNS if column.kind in {int, int | None, float | None}]
@@ -48,8 +49,14 @@ class ConnectionQuery(PageQuery):
     sort: str = ""
 
 
+class LinkList(Struct, kw_only=True):
+    """The links of a connection; of AMQP 0-10 its subscriptions, as it keeps no other."""
+
+    items: list[LinkRow]
+
+
 class ConnectionPlace(Model):
-    """The member at which a connection is to be closed; none: at this broker."""
+    """The member that has a connection; none: this broker."""
 
     member: str | None = None
 
@@ -112,16 +119,27 @@ def _sorted(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row.get(column) or 0, reverse=sort.startswith("-"))
 
 
-async def close_connection(call: Call) -> OrderOutcome:
-    """Close a connection; its client may connect again."""
+async def list_links(call: Call) -> LinkList:
+    """List the links of a connection, with credit and what is unsettled."""
+    calls = call.served.calls
+    links = partial(calls.turns.connections.links, _number(call), call.query.member)
+    return LinkList(items=[LinkRow(**row) for row in await calls.wait(links)])
+
+
+def _number(call: Call) -> int:
     number = call.names["connection"]
     if not number.isascii() or not number.isdecimal():
         raise HttpRefusal(400, "a connection is a number: GET /api/v1/connections lists them")
+    return int(number[:18])
+
+
+async def close_connection(call: Call) -> OrderOutcome:
+    """Close a connection; its client may connect again."""
     calls, caller = call.served.calls, call.caller
     closed = await calls.wait(
         partial(
             calls.turns.connections.close,
-            int(number[:18]),
+            _number(call),
             call.query.member,
             (caller.peer, caller.user),
         )
@@ -170,6 +188,16 @@ ENDPOINTS = (
         list_connections,
         ConnectionList,
         ConnectionQuery,
+        needs_broker=False,
+    ),
+    Endpoint(
+        "GET",
+        API + "/connections/{connection}/links",
+        MONITOR,
+        list_links,
+        LinkList,
+        ConnectionPlace,
+        conflict=404,
         needs_broker=False,
     ),
     Endpoint(

@@ -113,6 +113,19 @@ def test_a_connection_tells_what_its_client_is(bench: Bench010) -> None:
         assert min(facts.received_bytes, facts.sent_bytes) > 30
 
 
+def test_a_connection_tells_of_each_subscription_what_it_takes_and_holds(bench: Bench010) -> None:
+    client = bench.opened()
+    client.send("q", b"1")
+    client.say(MessageSubscribe("q", "d", 0, 0))
+    client.say(MessageSubscribe("q", "settled", 1, 0))
+    client.say(MessageFlow("d", 1, INFINITE))
+    client.do(MessageFlow("d", 0, 3))
+    assert client.connection.link_facts == [
+        ("d", "receiver", "q", 2, 1, "sender unsettled, receiver first"),
+        ("settled", "receiver", "q", 0, 0, "sender settled, receiver first"),
+    ]
+
+
 def test_another_protocol_is_told_what_is_spoken(bench: Bench010) -> None:
     client = bench.client()
     client.connection.receive(b"AMQP\x00\x01")

@@ -34,7 +34,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpHouse]:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_takes_no_text_for_markup_and_names_no_other_host(name: str) -> None:
     text = (FOLDER / name).read_text()
-    assert [word for word in AS_MARKUP if word in text] == []
+    kept = ["localStorage"] if name == "times.js" else []  # whether UTC or local time was chosen
+    assert [word for word in AS_MARKUP if word in text] == kept
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg\b)", text) == []
 
 
