@@ -13,7 +13,7 @@ exact then. So a message costs nothing for its expiry, and one without expiry is
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from typing import Any, NamedTuple
 
 from sparkstore.core.annotations import DELIVERY_TIME, delivery_time_of
@@ -27,7 +27,7 @@ from sparkstore.core.entry_chunk import (
     EntryChunk,
     PackedEntries,
 )
-from sparkstore.core.packed_integers import Column, Integers, cut
+from sparkstore.core.packed_integers import Integers, cut, pack
 
 __all__ = ["NEVER", "NO_EXPIRY", "Columns", "Entries", "Entry", "Expired", "Stretch", "stretches"]
 
@@ -61,7 +61,7 @@ class Stretch(NamedTuple):
     """
 
     message_ids: Sequence[int]
-    priorities: Sequence[int]
+    priorities: Integers
     marked: Sequence[tuple[int, Entry]]
 
 
@@ -148,20 +148,18 @@ class Entries(Mapping[int, Entry]):
 
     def extend(self, message_ids: Integers, columns: Columns) -> None:
         """Put many entries at the end, in their order; the queue has none of them yet."""
-        count, sizes = len(message_ids), columns.message_bytes
-        self.message_bytes += sizes.total if isinstance(sizes, Column) else sum(sizes)
-        for _holder, _count, detail in columns.held:
-            if detail is not None:
-                self._note(detail)
+        count = len(message_ids)
+        self.message_bytes += pack(columns.message_bytes).total
+        for detail in filter(None, (held[2] for held in columns.held)):
+            self._note(detail)
         if count < LEAST_CHUNK and len(self._young) < _YOUNG:
             few = EntryChunk(0, range(count), message_ids, columns)
             self._young.update(zip(message_ids, map(few.entry, range(count)), strict=True))
             self._expires(few.soonest)
             return
         self._pack_all()
-        for start in range(0, count, CHUNK):
-            end = start + CHUNK
-            self._append_columns(cut(message_ids, start, end), columns.cut(start, end))
+        for at in range(0, count, CHUNK):
+            self._append_columns(cut(message_ids, at, at + CHUNK), columns.cut(at, at + CHUNK))
 
     def remove(self, message_ids: Sequence[int]) -> None:
         """Remove entries from the queue, of a range those of a chunk together; KeyError if gone."""
@@ -373,6 +371,15 @@ class Entries(Mapping[int, Entry]):
         details = (e.detail for _, e in self.marked() if e.acquired_by is None)
         return int(self.has_delays and sum((delivery_time_of(d) or 0) > now_us for d in details))
 
+    def parts(self) -> Iterator[Sequence[int]]:
+        """Iterate over the ids as of now, in queue order, many at a time; `range` where they rise.
+
+        The queue may change meanwhile: what left may still be named, what came is not. A chunk gets
+        no others, and the young are listed now.
+        """
+        chunks = [*self._packed.chunks]
+        return chain((chunk.message_ids() for chunk in chunks), ([*self._young],))
+
     def stretches(self) -> Iterator[Stretch]:
         """Iterate over the entries in queue order, many at a time.
 
@@ -431,8 +438,7 @@ def _marked(entries: Mapping[int, Entry]) -> Iterator[tuple[int, Entry]]:
 
 
 def _stretch(entries: Mapping[int, Entry]) -> Stretch:
-    priorities = [entry.priority for entry in entries.values()]
-    return Stretch([*entries], priorities, [*_marked(entries)])
+    return Stretch([*entries], [e.priority for e in entries.values()], [*_marked(entries)])
 
 
 class _Items(ItemsView[int, Entry]):

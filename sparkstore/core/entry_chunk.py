@@ -160,9 +160,12 @@ class EntryChunk:
             return self.run
         return [*compress(self.ids.values(), self.is_there)]
 
-    def priorities(self) -> list[int]:
+    def priorities(self) -> Integers:
         """Return the priorities of the entries that are left, in order."""
-        return [*compress(self._columns[2].values(), self.is_there)]
+        priorities = self._columns[2]
+        if priorities.offsets is None:
+            return priorities.cut(self._gone, len(priorities))
+        return [*compress(priorities, self.is_there)]
 
     def marked(self) -> Iterator[tuple[int, Entry]]:
         """Iterate in order over entries that are acquired, came back before or are annotated."""

@@ -101,6 +101,19 @@ def cut(values: Integers, start: int, end: int) -> Integers:
     return values.cut(start, end) if isinstance(values, Column) else values[start:end]
 
 
+def neighbours_in(values: Sequence[int]) -> Iterator[range]:
+    """Part integers, in order, into ranges that rise by one."""
+    first, count = (values[0], len(values)) if values else (0, 0)
+    if type(values) is range or [*values] == [*range(first, first + count)]:  # as nearly always
+        yield range(first, first + count)
+        return
+    start = 0
+    for index in range(1, count + 1):
+        if index == count or values[index] != values[index - 1] + 1:
+            yield range(values[start], values[index - 1] + 1)
+            start = index
+
+
 def is_rising(values: Integers) -> bool:
     """Tell whether each value is above the one before; of a `range` or `Keys` that is known."""
     known = type(values) is range or isinstance(values, Keys)

@@ -23,7 +23,7 @@ queue and counts as done, since what was asked for is then true: it is there and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from secrets import token_hex
 from typing import NamedTuple
@@ -75,19 +75,19 @@ def new_operation() -> str:
 
 
 class Request(NamedTuple):
-    """A request about messages, which is one transaction of the store.
+    """A request about messages, which the log has whole or not at all.
 
     Attributes:
         action: What is done with each of the messages.
         queue: Name of the queue that the messages are on.
-        message_ids: The messages to act on, at most `MAX_IDS`.
+        message_ids: The messages to act on; a client names `MAX_IDS` at most.
         to: Name of the queue that they go to, in a move or a redrive; else None.
         operation: The command that this is a part of, for history; None: of none.
     """
 
     action: Action
     queue: str
-    message_ids: tuple[int, ...]
+    message_ids: Sequence[int]
     to: str | None = None
     operation: str | None = None
 
@@ -275,7 +275,12 @@ def _moved(request: Request, target: str | None, facts: MessageFacts) -> list[Bu
 
 def _purged(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
     is_held = facts.entry.acquired_by is not None
-    return [] if is_held else [Dequeue(request.queue, _of(request, {"outcome": "purged"}))]
+    return [] if is_held else [Dequeue(request.queue, purged_outcome(request))]
+
+
+def purged_outcome(request: Request) -> Mapping[str, str]:
+    """Say for history what a purge does to its messages."""
+    return _of(request, {"outcome": "purged"})
 
 
 def _requeued(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from broker_shim.broker.orders import queue_purge
 from broker_shim.store.branch_store import Xid
 from sparkstore import queue_columns
 from sparkstore.cli.command_line import main
@@ -349,7 +350,10 @@ def test_an_exchange_and_its_bindings_come_and_go(place: Place) -> None:
     assert not after.bindings
 
 
-def test_a_purge_takes_what_is_there_but_what_is_held_in_steps(place: Place) -> None:
+def test_a_purge_takes_what_is_there_but_what_is_held_in_steps(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_purge, "RUN_IDS", 300)
     ids = place.put("q", count=1001)
     place.hold("q", ids[500])
     told: list[Answer] = []

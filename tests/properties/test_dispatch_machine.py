@@ -81,6 +81,40 @@ class DispatchMachine(RuleBasedStateMachine):
         self.held_ids |= set(found.held)
         return found.held
 
+    @rule(
+        target=held,
+        first=st.integers(1, 50),
+        count=st.integers(1, 12),
+        asked=st.sets(st.integers(1, 50), max_size=3),
+        leaves=st.booleans(),
+    )
+    def take_out(self, first: int, count: int, asked: set[int], leaves: bool) -> list[int]:
+        """Runs of what waits, of which all leave the queue, or each is held by itself."""
+        ids = sorted(asked | {*range(first, first + count)})
+        waiting = {*self.places} - self.held_ids
+        left = [i for i in ids if i in self.held_ids]
+        runs, others = self.queue.take_out(ids)
+        taken = [message_id for run in runs for message_id in run.message_ids]
+        assert sorted([*taken, *others.held]) == [i for i in ids if i in waiting]
+        assert {*others.held} <= self.delayed.keys()
+        assert (others.left, others.gone) == (
+            len(left),
+            len(ids) - len(left) - len(waiting & {*ids}),
+        )
+        self.held_ids |= {*taken, *others.held}
+        self.everything_waits_or_is_held_in_its_order()
+        assert self.queue.withdraw(taken) == ([], len(taken), 0)
+        assert self.queue.held_count == len(self.held_ids)
+        for run in runs:
+            if leaves:
+                self.queue.left(run, "purged")
+                self.held_ids -= {*run.message_ids}
+                for message_id in run.message_ids:
+                    del self.places[message_id]
+            else:
+                self.queue.came_back(run)
+        return others.held if leaves else [*taken, *others.held]
+
     @rule(message_ids=consumes(held), failed=st.booleans())
     def give_back(self, message_ids: list[int], failed: bool) -> None:
         for message_id in message_ids:

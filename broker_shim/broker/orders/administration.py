@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -18,12 +17,13 @@ from typing import Any, NamedTuple, Protocol
 from broker_shim.broker.flow.last_value_queues import LastValueQueues
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.orders.bulk_operations import BulkOperations
+from broker_shim.broker.orders.queue_purge import QueuePurge
 from broker_shim.broker.orders.wiring_limit import CreatedEntity, WiringLimit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.entries import Entries
 from sparkstore.core.policies import CATEGORY, Policy, policy_of
@@ -38,7 +38,7 @@ from sparkstore.operations.administration import (
     existing,
     new_exchange,
 )
-from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
+from sparkstore.operations.bulk import Action, Answer, Request
 from sparkstore.operations.policy_orders import count_over_delivered
 from sparkstore.operations.queue_alteration import QueueUsage, definition
 
@@ -273,37 +273,8 @@ class Administration:
         if self.decider is not None:
             self.decider.purge(queue, on_purged)
             return
-        message_ids = array("q", self._until(queue, last_position))
-        total = Answer()
-
-        def go_on(first: int) -> None:
-            part = tuple(message_ids[first : first + TURN_IDS])
-            if not part or not show(total):
-                on_purged(None, total)
-            elif self._served.is_stopping:
-                text = f"the broker is stopping, {total.done} messages were purged: run it again"
-                on_purged(Unavailable(text), total)
-            else:
-                done = partial(taken, first + len(part))
-                self._bulk.run(Request(Action.PURGE, queue, part, operation=operation), done)
-
-        def taken(following: int, error: StoreError | None, answer: Answer) -> None:
-            nonlocal total
-            total = total.plus(answer)
-            if error is not None:
-                on_purged(error, total)
-            else:
-                self._served.later(0.0, partial(go_on, following))
-
-        go_on(0)
-
-    def _until(self, queue: str, last_position: int | None) -> Collection[int]:
-        calls = self._served.calls
-        message_ids = calls.message_ids(queue)
-        if last_position is None:
-            return message_ids
-        entries = ((i, calls.entry(queue, i)) for i in [*message_ids])
-        return [i for i, entry in entries if entry and 0 < entry.position <= last_position]
+        request = Request(Action.PURGE, queue, (), operation=operation)
+        QueuePurge(self._served, self._bulk, request, show, on_purged).start(last_position)
 
     def _create_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         order = decided.order

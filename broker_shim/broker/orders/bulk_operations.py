@@ -2,17 +2,21 @@
 
 What is waiting is taken out of dispatch first, so no consumer gets it meanwhile; what a consumer
 has is left alone. Then one transaction of the store; when it has completed, messages arrive at the
-target. Why nothing is lost: until the completion a message is held here, under nobody's name. If
-the store refuses, it is available again in its old place. If the broker is killed, the transaction
-is in the log whole or not at all, and a start puts in dispatch what the log says.
+target. A purge is one batch of the store instead, of runs wherever neighbours are alike.
+
+Why nothing is lost: until the completion a message is held here, under nobody's name. If the store
+refuses, it is available again in its old place. If the broker is killed, a transaction or batch is
+in the log whole or not at all, and a start puts in dispatch what the log says.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from broker_shim.broker.flow.dead_letters import DeadLetters
@@ -20,7 +24,7 @@ from broker_shim.broker.flow.publications import Publish
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.store.interface import StoredMessage
 from sparkstore.core.queue_arguments import QueueTerms
 from sparkstore.operations import bulk
@@ -87,6 +91,9 @@ class BulkOperations:
         except InvalidRequest as refusal:
             on_answer(refusal, Answer())
             return
+        if request.action is Action.PURGE:
+            self.purge(request, on_answer)
+            return
         decided = self._decide(request, target, self.served.queues[request.queue])
         if not decided.steps:
             on_answer(None, decided.answer)
@@ -103,6 +110,39 @@ class BulkOperations:
                 done(error)
 
         self._dead_letters.make_queue(target, created)
+
+    def purge(self, request: Request, on_answer: OnAnswer) -> None:
+        """Dequeue what waits of a request's messages, however many, from a queue that is there."""
+        served, queue = self.served, self.served.queues[request.queue]
+        runs, withdrawn = queue.take_out(request.message_ids)
+        held = [*chain(*(run.message_ids for run in runs), withdrawn.held)]
+
+        def done(outcomes: Sequence[StoreError | None]) -> None:
+            singles = [*zip(held, outcomes, strict=True)] if any(outcomes) else []
+            for run in runs:
+                if singles:
+                    queue.came_back(run)
+                else:
+                    queue.left(run, "purged")
+            failure: StoreError | None = None
+            fates = Counter(done=len(held) - len(singles), left=withdrawn.left, gone=withdrawn.gone)
+            for message_id, error in singles or [(i, None) for i in withdrawn.held]:
+                if error is None or isinstance(error, InvalidRequest):
+                    queue.removed((message_id,), "other" if error else "purged")
+                    fates["gone" if error else "done"] += bool(singles)
+                else:
+                    queue.released(message_id, delivery_failed=False)
+                    failure = failure or (None if isinstance(error, NotAcquired) else error)
+                    fates["left"] += 1
+            served.metrics.moved += fates["done"]
+            served.wanted(queue.name)
+            on_answer(failure, Answer(**fates))
+
+        if held:
+            outcome = bulk.purged_outcome(request)
+            served.calls.dequeue_each(held, queue.name, None, done, outcome)
+        else:
+            done(())
 
     def put(self, queue: str, messages: Sequence[MessageDraft], on_answer: OnAnswer) -> None:
         """Put new messages on a queue, all or none."""

@@ -3,7 +3,9 @@
     PriorityLevel  chunks of slots, by rising index (an index counts the level's arrivals)
     Chunk          array of slots:  n > 0   the message base + n waits      -n   held, or gone
 
-A slot has 16 bits, which is enough while the ids of a chunk lie close together, else 64.
+A slot has 16 bits, which is enough while the ids of a chunk lie close together, else 64. While all
+of a chunk's messages wait, or all are held, and their ids rise by one, its slots are a `range`:
+they take no room, and what is done to all of them takes one step.
 
 Giving a message back is a change of sign where it was, so nothing is sorted. Invariant: a chunk is
 kept while a slot in it waits or is held, so every held message has a place to go back to. That
@@ -20,6 +22,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import neg
 
 from sparkstore.core.packed_integers import is_rising
 
@@ -103,10 +106,25 @@ class PriorityLevel:
             if chunk is None or not start <= index < end:
                 chunk = self._chunks[self._position(index)]
                 start, end = chunk.start, chunk.start + len(chunk.slots)
-            chunk.slots[index - start] = -chunk.slots[index - start]
+                slots = chunk.loose()
+            slots[index - start] = -slots[index - start]
             chunk.waiting_count -= 1
             chunk.held_count += 1
             self.waiting_count -= 1
+
+    def take_run(self, message_ids: range) -> tuple[int, int] | None:
+        """Mark the first of these messages as held, and those after it that wait behind it.
+
+        Returns:
+            The index of the first, and how many; None if the first does not wait.
+        """
+        for chunk in self._chunks_of(message_ids[0]):
+            offset = chunk.find(message_ids[0])
+            if offset is not None:
+                count = chunk.hold_run(offset, len(message_ids))
+                self.waiting_count -= count
+                return chunk.start + offset, count
+        return None
 
     def put_back(self, index: int) -> None:
         """Mark a held message as waiting again, at its old place."""
@@ -125,12 +143,22 @@ class PriorityLevel:
                 start, end = chunk.start, chunk.start + len(chunk.slots)
             chunk.held_count -= 1
             if not chunk.held_count and not chunk.waiting_count:
-                position = self._position(index)
-                del self._chunks[position]
-                head = self._head - (position < self._head)
-                # Never past the last one, which may have room: what arrives waits there.
-                self._head = max(0, min(head, len(self._chunks) - 1))
+                self._end_chunk(index)
                 chunk = None
+
+    def drop_run(self, index: int, count: int) -> None:
+        """Forget messages that `take_run` marked as held."""
+        chunk = self._chunks[self._position(index)]
+        chunk.held_count -= count
+        if not chunk.held_count and not chunk.waiting_count:
+            self._end_chunk(index)
+
+    def _end_chunk(self, index: int) -> None:
+        position = self._position(index)
+        del self._chunks[position]
+        head = self._head - (position < self._head)
+        # Never past the last one, which may have room: what arrives waits there.
+        self._head = max(0, min(head, len(self._chunks) - 1))
 
     def _position(self, index: int) -> int:
         """Find the chunk that an index is in, or would be; -1 before the first."""
@@ -181,7 +209,8 @@ class Chunk:
 
     def __init__(self, start: int, message_id: int) -> None:
         self.start = start
-        self.slots, self.base = array("h"), message_id - 1
+        self.slots: array[int] | range = range(1, 1)
+        self.base = message_id - 1
         self.waiting_count = 0
         self.held_count = 0
         self.lowest = message_id
@@ -208,20 +237,45 @@ class Chunk:
             self.lowest = min(self.lowest, first)
         if not self.base < first <= some[-1] <= self.base + _MOST_NARROW:
             self._widen()
-        base = self.base
-        if type(some) is range:  # a start's: three times as quick
-            self.slots.extend(range(first - base, some[-1] - base + 1))
+        base, slots = self.base, self.slots
+        is_run = type(some) is range or len(some) == 1
+        if is_run and type(slots) is range and slots.stop == first - base:
+            self.slots = range(slots.start, some[-1] - base + 1)
         else:
-            self.slots.extend([message_id - base for message_id in some])
+            self.loose().extend([message_id - base for message_id in some])
         self.waiting_count += len(some)
         return len(some)
 
+    def loose(self) -> array[int]:
+        """Have a number for each slot, and return them, to be changed."""
+        if isinstance(self.slots, range):
+            self.slots = array("h", self.slots)
+        return self.slots
+
+    def hold_run(self, offset: int, most: int) -> int:
+        """Hold slots that wait and whose ids rise by one, from an offset on; how many."""
+        slots, end = self.slots, min(offset + most, len(self.slots))
+        if isinstance(slots, range) and end - offset == len(slots):
+            self.slots = range(-slots.start, -slots.stop, -1)
+        else:
+            slots = self.loose()
+            run = range(slots[offset], slots[offset] + end - offset)
+            some = slots[offset:end]
+            if [*some] != [*run]:
+                some = some[: [n == m for n, m in zip(some, run, strict=True)].index(False)]
+            end = offset + len(some)
+            slots[offset:end] = array(slots.typecode, map(neg, some))
+        self.waiting_count -= end - offset
+        self.held_count += end - offset
+        return end - offset
+
     def _widen(self) -> None:
         """Let a slot hold a whole id from now on, as the ids lie far apart."""
-        if self.slots.typecode == "q":
+        slots = self.loose()
+        if slots.typecode == "q":
             return
         base, self.base = self.base, 0
-        self.slots = array("q", [n + base if n > 0 else n - base for n in self.slots])
+        self.slots = array("q", [n + base if n > 0 else n - base for n in slots])
 
     def waiting(self, offset: int, count: int) -> list[tuple[int, int]]:
         """Get the index and id of slots that wait from an offset on, `count` at most."""
@@ -252,8 +306,9 @@ class Chunk:
 
     def waits_again(self, offset: int) -> None:
         """Mark a held slot as waiting."""
-        assert self.slots[offset] < 0
-        self.slots[offset] = -self.slots[offset]
+        slots = self.loose()
+        assert slots[offset] < 0
+        slots[offset] = -slots[offset]
         self.waiting_count += 1
         self.held_count -= 1
         self._first = min(self._first, offset)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Protocol
 
 from broker_shim.broker.queues.delayed_messages import DelayedMessages
@@ -29,6 +28,7 @@ from broker_shim.broker.queues.selective_cursor import (
     SelectiveCursor,
     WorkBudget,
 )
+from broker_shim.broker.queues.taken_out import TakenOut, TakenOutRuns
 from broker_shim.messages.header import CommonHeader
 from broker_shim.selectors import Selector
 from sparkstore.core.fold import Entry
@@ -87,6 +87,7 @@ class QueueDispatch:
         self.arguments = arguments
         self._index = QueueIndex()
         self._held: dict[int, int] = {}
+        self._taken_out = TakenOutRuns(self._index)
         self._elsewhere: set[int] = set()
         self._delivery_counts: dict[int, int] = {}
         self._refused_by: dict[int, set[Consumer]] = {}
@@ -112,16 +113,19 @@ class QueueDispatch:
 
     def __len__(self) -> int:
         """The number of messages on the queue, held ones too."""
-        return len(self._index) + len(self._held)
+        return len(self._index) + self.held_count
 
     def __contains__(self, message_id: int) -> bool:
         """True if a message is on the queue."""
-        return message_id in self._held or self._index.find(message_id) is not None
+        return self._holds(message_id) or self._index.find(message_id) is not None
 
     @property
     def held_count(self) -> int:
         """The number of messages that are held."""
-        return len(self._held)
+        return len(self._held) + len(self._taken_out)
+
+    def _holds(self, message_id: int) -> bool:
+        return message_id in self._held or message_id in self._taken_out
 
     @property
     def consumer_count(self) -> int:
@@ -166,10 +170,7 @@ class QueueDispatch:
         """Take what survived a restart, in queue order; once, before anything arrives."""
         for message_ids, priorities, failures in survivors:
             self._delivery_counts.update(failures)
-            end = 0
-            for priority, same in groupby(priorities):
-                start, end = end, end + len([*same])
-                self._index.extend(message_ids[start:end], priority)
+            self._index.recovered(message_ids, priorities)
 
     @property
     def not_durable(self) -> int:
@@ -209,28 +210,54 @@ class QueueDispatch:
             if place is not None:
                 self._hold(place, message_id)
                 held.append(message_id)
-            elif message_id in self._held:
+            elif self._holds(message_id):
                 left += 1
             else:
                 gone += 1
         return Withdrawn(held, left, gone)
 
+    @property
+    def takes_runs(self) -> bool:
+        """True if no message has to be looked at by itself when it leaves."""
+        return self.groups is None and self.last_values is None
+
+    def take_out(self, message_ids: Sequence[int]) -> tuple[list[TakenOut], Withdrawn]:
+        """Take waiting messages out of dispatch, as runs where all that follow each other wait.
+
+        End each run by `left` or `came_back`, and what is held otherwise as of `withdraw`.
+        """
+        runs, others = self._taken_out.take(message_ids) if self.takes_runs else ([], message_ids)
+        return runs, self.withdraw(others)
+
+    def left(self, taken: TakenOut, kind: str) -> None:
+        """Forget a run that was taken out and left the queue, in one way, as history names it."""
+        self._taken_out.left(taken)
+        self._departed(taken.message_ids, kind)
+
+    def came_back(self, taken: TakenOut) -> None:
+        """Hold each message of a run that was taken out by itself, to be released or removed."""
+        self._held.update(self._taken_out.come_back(taken))
+
     def removed(self, message_ids: Sequence[int], kind: str = "other") -> None:
         """Forget held messages that left the queue, all in one way, as history names it."""
-        self.departures += len(message_ids)
-        self.departed[kind] += len(message_ids)
         self._index.drop([self._held.pop(message_id) for message_id in message_ids])
-        for noted in (self._not_durable, self._elsewhere):
-            noted.difference_update(message_ids)
-        for counted in (self._delivery_counts, self._refused_by):
-            if counted:
-                for message_id in message_ids:
-                    counted.pop(message_id, None)
+        self._departed(message_ids, kind)
         if self.groups is not None or self.last_values is not None:
             for message_id in message_ids:
                 self._ended(message_id)
                 if self.last_values is not None:
                     self.last_values.ended(message_id)
+
+    def _departed(self, message_ids: Sequence[int], kind: str) -> None:
+        self.departures += len(message_ids)
+        self.departed[kind] += len(message_ids)
+        for noted in (self._not_durable, self._elsewhere):
+            if noted:
+                noted.difference_update(message_ids)
+        for counted in (self._delivery_counts, self._refused_by):
+            if counted:
+                for message_id in message_ids:
+                    counted.pop(message_id, None)
 
     def held_elsewhere(self, message_id: int) -> None:
         """Note that another member holds a message that waited here, or was handed out in vain.

@@ -1,4 +1,4 @@
-"""The waiting messages of a queue, in order, in some three bytes a message. Pure.
+"""The waiting messages of a queue, in order, in two bytes a message at most, mostly. Pure.
 
 QueueIndex     ten levels, one for each priority, highest first; one more for what is delayed
 PriorityLevel  slots by rising index: one for each arrival (`priority_level`)
@@ -8,9 +8,11 @@ place          (9 - priority) << 48 | index: rises in the order of the queue, ne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from broker_shim.broker.queues.priority_level import PriorityLevel
+from sparkstore.core.packed_integers import Integers, pack
 
 MAX_PRIORITY = 9
 _DELAYED = MAX_PRIORITY + 1
@@ -42,7 +44,7 @@ class Survivors(NamedTuple):
     """
 
     message_ids: Sequence[int]
-    priorities: Sequence[int]
+    priorities: Integers
     failures: Mapping[int, int]
 
 
@@ -146,6 +148,33 @@ class QueueIndex:
         """Mark waiting messages as held; end that by `put_back` or `drop`."""
         for number, indexes in _by_level(places):
             self._levels[number].hold(indexes)
+
+    def recovered(self, message_ids: Sequence[int], priorities: Integers) -> None:
+        """Add messages that wait after all others, each of its own priority."""
+        end, of_each = 0, pack(priorities)
+        if of_each.offsets is None:  # as most: they are not looked at one by one
+            self.extend(message_ids, of_each.base)
+            return
+        for priority, same in groupby(of_each):
+            start, end = end, end + len([*same])
+            self.extend(message_ids[start:end], priority)
+
+    def take_run(self, message_ids: range) -> tuple[int, int] | None:
+        """Hold the first of these messages, and those after it that wait behind it.
+
+        Returns:
+            The place of the first, and how many: end that by `drop_run`, or as of held messages.
+            None: the first waits for no consumer.
+        """
+        for number, level in enumerate(self._shown):
+            taken = level.take_run(message_ids) if level.waiting_count else None
+            if taken is not None:
+                return number << _INDEX_BITS | taken[0], taken[1]
+        return None
+
+    def drop_run(self, place: int, count: int) -> None:
+        """Forget messages that `take_run` held, which are gone from the queue."""
+        self._level(place).drop_run(place & _INDEX, count)
 
     def put_back(self, place: int) -> None:
         """Mark a held message as waiting again, at its old place."""

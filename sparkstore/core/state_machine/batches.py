@@ -10,11 +10,13 @@ that is left on a queue. So the enqueues of a batch have one `Admission`, as a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sparkstore.core import records
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.entries import Entries
+from sparkstore.core.packed_integers import neighbours_in
 from sparkstore.core.records import Kind, MessageHeader, Record, each_header, run_of
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import (
@@ -26,6 +28,7 @@ from sparkstore.core.state_machine.arguments import (
     with_lengths,
 )
 from sparkstore.core.state_machine.call_values import NewMessageRun, RecordStep, StoredMessage
+from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.state_machine import ID_BLOCK, StoreStateMachine
 from sparkstore.errors import InvalidRequest, StoreError
 
@@ -316,13 +319,18 @@ def dequeue(
     outcome: Mapping[str, Any] | None = None,
 ) -> Decided:
     """Remove each of these messages from its queue for good."""
+    kind, detail = None, None
+    with suppress(InvalidRequest):  # it is no JSON: each call by itself says so
+        detail = None if outcome is None else as_json(outcome)
+        kind = Kind.DEQUEUED
     return of_entries(
         machine,
         message_ids,
         queue,
         holder,
-        None if outcome is not None else Kind.DEQUEUED,
+        kind,
         lambda _index, message_id: machine.dequeue(message_id, queue, holder, outcome),
+        detail=detail,
     )
 
 
@@ -368,6 +376,7 @@ def of_entries(
     kind: Kind | None,
     decide: Callable[[int, int], list[RecordStep]],
     origin: RequestOrigin | None = None,
+    detail: str | None = None,
 ) -> Decided:
     """Decide about entries of one queue: to acquire them, or to remove them.
 
@@ -379,12 +388,13 @@ def of_entries(
         kind: Of the records, where they say nothing else; None: leave all to `decide`.
         decide: The single call, of the id at an index.
         origin: Who asked, if the records are to say it; those of `decide` say it themselves.
+        detail: What the records say besides, likewise.
     """
     steps: list[RecordStep] = []
     outcomes: list[StoreError | None] = []
     entries = _plain_entries(machine, queue, holder, kind)
     held_by = holder if kind is Kind.DEQUEUED else None
-    first = Record(kind or Kind.ACQUIRED, machine.now_us(), queue, holder=holder)
+    first = Record(kind or Kind.ACQUIRED, machine.now_us(), queue, holder=holder, detail=detail)
     if origin is not None:
         first = first._replace(member=origin.member)
     for neighbours in _neighbours(message_ids):
@@ -392,6 +402,9 @@ def of_entries(
         while at < len(neighbours):
             index, left = len(outcomes), neighbours[at:]
             count = entries.free(left, held_by) if type(left) is range else 0
+            if machine.claims:
+                claims = machine.claims
+                count = next((n for n in range(count) if (queue, left[n]) in claims), count)
             if count:
                 request = None if origin is None else origin.first + index
                 record = first._replace(message_id=left[0], request=request)
@@ -419,31 +432,19 @@ def _outcome(
 
 def _neighbours(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
     """Part message ids, in order, into ranges that rise by one; what is no id is by itself."""
-    first, count = message_ids[0], len(message_ids)
-    if {*map(type, message_ids)} != {int}:
-        yield from ([message_id] for message_id in message_ids)
-        return
-    if [*message_ids] == [*range(first, first + count)]:  # as nearly always
-        yield range(first, first + count)
-        return
-    start = 0
-    for index in range(1, count + 1):
-        if index == count or message_ids[index] != message_ids[index - 1] + 1:
-            yield range(message_ids[start], message_ids[index - 1] + 1)
-            start = index
+    are_ids = type(message_ids) is range or {*map(type, message_ids)} == {int}
+    return neighbours_in(message_ids) if are_ids else ([what] for what in message_ids)
 
 
 def _plain_entries(
     machine: StoreStateMachine, queue: str, holder: str | None, kind: Kind | None
 ) -> Entries:
     """Those of a queue if no rule but theirs may refuse a call; else none."""
-    if machine.claims or kind is None:
-        return _NO_ENTRIES
-    try:
-        (check_entry if kind is Kind.ACQUIRED else check_taken)(0, queue, holder)
-        return machine.queue(queue).entries
-    except InvalidRequest:
-        return _NO_ENTRIES
+    with suppress(InvalidRequest):
+        if kind is not None:
+            (check_entry if kind is Kind.ACQUIRED else check_taken)(0, queue, holder)
+            return machine.queue(queue).entries
+    return _NO_ENTRIES
 
 
 _NONE_TO_MEMBER = (None,) * (

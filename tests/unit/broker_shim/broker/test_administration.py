@@ -26,6 +26,7 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
+from broker_shim.broker.orders import queue_purge
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.broker.wiring import routing
 from broker_shim.durability import TerminusDurability
@@ -322,6 +323,14 @@ def test_two_that_delete_and_create_the_same_queue_at_once_both_get_an_answer(
 # ------------------------------------------------------------------------------------- purge
 
 
+@pytest.fixture
+def _short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A purge of 251 messages takes two turns, and the second waits for the first."""
+    monkeypatch.setattr(queue_purge, "RUN_IDS", TURN_IDS)
+    monkeypatch.setattr(queue_purge, "_MOST_WAITING", 1)
+
+
+@pytest.mark.usefixtures("_short_runs")
 def test_a_purge_takes_turns_with_others_and_leaves_what_comes_meanwhile(house: House) -> None:
     publish(house, "q", *(str(number) for number in range(TURN_IDS + 1)))
     seen: list[Answer] = []
@@ -339,10 +348,11 @@ def test_a_purge_takes_turns_with_others_and_leaves_what_comes_meanwhile(house: 
     while house.delayed:
         house.run_delayed()
     assert ended == [(None, Answer(done=TURN_IDS + 1))]
-    assert seen == [Answer(), Answer(done=TURN_IDS)]
+    assert seen == [Answer(), Answer(done=TURN_IDS), Answer(done=TURN_IDS + 1)]
     assert bodies(consumer(house, credit=5)) == ["new"]
 
 
+@pytest.mark.usefixtures("_short_runs")
 @pytest.mark.parametrize("why", ["nobody waits", "the broker stops"])
 def test_a_purge_ends_between_two_turns(house: House, why: str) -> None:
     publish(house, "q", *(str(number) for number in range(TURN_IDS + 1)))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from broker_shim.broker.orders import queue_purge
 from broker_shim.service import socket as listening
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
@@ -94,7 +95,10 @@ def test_messages_are_put_moved_purged_and_told_with_their_holders(place: Place)
     assert place.done("POST", "flush")["flushed"]
 
 
-def test_a_purge_tells_how_far_it_is_to_who_takes_lines(place: Place) -> None:
+def test_a_purge_tells_how_far_it_is_to_who_takes_lines(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_purge, "RUN_IDS", 300)
     assert place.done("POST", "queues/r/messages", {"messages": [DRAFT] * 1001})["done"] == 1001
     *steps, last = place.done("POST", "queues/r/purge", {}, Accept="application/x-ndjson")
     counts = [step["so_far"]["done"] for step in steps]
