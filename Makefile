@@ -8,7 +8,7 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    demo-failover soak-failover bench-members bench-answers bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-http bench-policies bench-hostile bench-brokerj pictures mutants soak wheel check-schedules lock clean
+    demo-failover soak-failover soak-power-cut bench-members bench-answers bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-http bench-policies bench-hostile bench-brokerj pictures mutants soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,8 +151,11 @@ POWERLOSS := ../shared/tools/powerloss/powerloss.py
 soak-failover: setup  ## a hundred kills (COUNT=) of whoever serves of two brokers, and a third as many of all else
 	@SPARKSTORE_FAILOVERS=$(or $(COUNT),100) $(BIN)/python -m pytest tests/system/test_failover.py -q -s --timeout 3600 \
 	    -o tmp_path_retention_policy=failed
+	@$(MAKE) --no-print-directory soak-power-cut
+
+soak-power-cut: setup  ## sixty power cuts (POINTS=) of either machine of a pair, if there is a tool for it (POWERLOSS=)
 	@for machine in primary standby; do test ! -f "$(POWERLOSS)" || \
-	    $(BIN)/python -m jobs.benchmarks.soak_power_cut $$machine "$(POWERLOSS)" || exit 1; done
+	    $(BIN)/python -m jobs.benchmarks.soak_power_cut $$machine "$(POWERLOSS)" $(or $(POINTS),60) || exit 1; done
 
 mutants: setup  ## faults put into the code, one at a time: a test must notice each (FAULTS=...)
 	@$(BIN)/python -m tests.mutants $(FAULTS)
