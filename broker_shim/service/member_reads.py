@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
@@ -17,6 +18,7 @@ from broker_shim.service import recovery_rows as recovery
 from broker_shim.service.decisions.arrivals import check_link
 from broker_shim.service.outbox import Outbox
 from broker_shim.store import protocol as wire
+from broker_shim.store.branch_store import BranchFacts, Xid
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.protocol import Body
 from sparkstore.core.state_machine.publications import published
@@ -173,17 +175,31 @@ def _link(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
 
 def _branches(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
     if len(body) == 1:
+        _found(store, None)
         rows = [(xid_bytes(branch.xid), *astuple(branch)[1:]) for branch in store.prepared()]
         return iter([(rows,)])
     if len(body) != 2 or not isinstance(body[1], bytes | None):
         raise InvalidRequest("BRANCHES is [read] or [read, xid or nil]")
-    branches = store.branch_facts(None if body[1] is None else xid_from(body[1]))
     rows = [
         (xid_bytes(branch.xid), branch.state, [*branch.puts.items()], [*branch.takes.items()])
-        for branch in branches
+        for branch in _found(store, None if body[1] is None else xid_from(body[1]))
     ]
     parts = range(0, len(rows), _BRANCHES) or (0,)
     return iter([(rows[start : start + _BRANCHES],) for start in parts])
+
+
+def _found(store: DeltaMessageStore, xid: Xid | None) -> Sequence[BranchFacts]:
+    """Wait until branches may be told of, since another machine may serve by now."""
+    answer = Future[Sequence[BranchFacts]]()
+
+    def tell(error: StoreError | None, branches: Sequence[BranchFacts]) -> None:
+        if error is None:
+            answer.set_result(branches)
+        else:
+            answer.set_exception(error)
+
+    store.find_branches(xid, tell)
+    return answer.result()
 
 
 def _are_ints(values: Sequence[object]) -> bool:

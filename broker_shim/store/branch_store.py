@@ -253,11 +253,15 @@ class LocalBranches(BranchStore):
             return {xid: [*held[key].steps] for xid in in_doubt if (key := xid_text(xid)) in held}
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
-        """Tell the branches that the state machine has, at once.
+        """Tell the branches that the state machine has. See `BranchDirectory.find_branches`.
 
-        See `BranchDirectory.find_branches`.
+        Decision: in its turn among completions, which wait for the lease of a witness. A primary
+        that is cut off from it may have been replaced, and lacks what was prepared since: a
+        coordinator that it told so would forget a branch that is in doubt.
         """
-        on_found(None, self.branch_facts(None if xid is None else check_xid(xid)))
+        facts = self.branch_facts(None if xid is None else check_xid(xid))
+        with self._lock:
+            self._sink.finish(lambda error: on_found(error, [] if error else facts), None)
 
     def decide_heuristically(
         self, xid: Xid, by: str, on_complete: OnComplete, on_steps: OnSteps, *, commits: bool

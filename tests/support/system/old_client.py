@@ -63,8 +63,8 @@ class OldClient:
     """
 
     def __init__(self, url: str, session: bytes = b"s", timeout_s: float = TIMEOUT_S) -> None:
-        port = int(url.rpartition(":")[2])
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        self.port = int(url.rpartition(":")[2])
+        self._socket = socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s)
         self._frames, self._methods = FrameReader(), MethodReader(FramingLimits())
         self._content = ContentCollector(wants_body=True)
         self._came: deque[OldMessage] = deque()

@@ -105,7 +105,7 @@ class Branches:
         listed = {int(xid.global_id) for xid in client.do(DtxRecover()).in_doubt}
         # One whose decision had no answer may be decided, or not yet.
         lost = {*self.prepared} - self._asked - listed
-        self._wrong += [f"branch {branch}: prepared, and not in doubt" for branch in lost]
+        self._wrong += [f"branch {branch}: not in doubt at {client.port}" for branch in lost]
         self._wrong += [f"branch {branch}: undecided again" for branch in listed & self._decided]
         for branch in sorted(listed):
             self.prepared.setdefault(branch, self._moves[branch])

@@ -329,16 +329,21 @@ def put(store: DeltaMessageStore) -> Completion:
 def test_a_store_tells_nothing_while_the_witness_does_not_answer_and_then_goes_on(
     bucket: S3Server, tmp_path: Path
 ) -> None:
+    """Nor which branches are in doubt: whoever serves by then may have prepared others."""
     store = opened(tmp_path / "root", "s3://lake/witness")
     done(store.create, Queue("q"))
     bucket.faults.append(lambda _request: 403)
     until(lambda: store.backlog.witness_left_s == 0)
     late = put(store)
     until(lambda: bool(store._log._stalled))
+    asked = Completion()
+    store.find_branches(None, lambda error, _branches: asked.finish(error))
     refused = put(store)
+    assert not asked.is_complete
     assert not late.is_complete
     bucket.faults.clear()
     late.complete()
+    asked.complete()
     with pytest.raises(Full, match="the witness s3://lake/witness does not answer; retry"):
         refused.complete()
     store.close()
