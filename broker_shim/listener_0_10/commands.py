@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
@@ -11,14 +11,11 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.dtx import dtx_commands
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
+from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.listener_0_10.wiring import exchange_commands, queue_commands
 
-if TYPE_CHECKING:
-    from broker_shim.listener_0_10.sessions.session import Amqp010Session
-
-
-Step = Callable[["Amqp010Session", Any, int], None]
+Step = Callable[[Amqp010Session, Any, int], None]
 """step(session, command, its number)"""
 
 
@@ -120,11 +117,3 @@ _STEPS: Mapping[type, Step] = {
     c.QueueQuery: queue_commands.query,
     **dtx_commands.STEPS,
 }
-
-WIRING: frozenset[type] = frozenset(
-    {
-        *(c.ExchangeDeclare, c.ExchangeDelete, c.ExchangeBind, c.ExchangeUnbind),
-        *(c.QueueDeclare, c.QueueDelete, c.QueuePurge),
-    }
-)
-"""Commands that those after them may build on: these wait until such a one is complete."""

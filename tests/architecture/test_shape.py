@@ -20,7 +20,7 @@ LONGER = {
     # One object under one lock: its ways to an end cannot be argued in two halves.
     "broker_shim/store/remote/service_connection.py": 370,
     # One connection: its phases, its frames and its end stand in one order.
-    "broker_shim/listener_0_10/connection.py": 380,
+    "broker_shim/listener_0_10/sessions/connection.py": 380,
     "broker_shim/listener_1_0/connections/connection.py": 320,
     # The steps of a start are in one order, which is what makes each of them safe.
     "sparkstore/log/start.py": 310,

@@ -7,20 +7,17 @@ the store knows it. So one of the two says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.dtx.open_branches import OpenBranch
+from broker_shim.listener_0_10.open_branches import OpenBranch
 from broker_shim.listener_0_10.refusals import not_allowed, refusal_of
+from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.store.branch_store import BranchFacts, Xid
 from sparkstore.core.xids import xid_text
-
-if TYPE_CHECKING:
-    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 _MOST_OPEN = 1_000
 """Open branches of one user."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import DtxXaStatus
@@ -18,9 +18,8 @@ from broker_shim.broker.orders.prepared_branches import Branches
 from broker_shim.broker.wiring.address import QueueNode
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.authorization import check, check_anywhere, may
 from broker_shim.listener_0_10.dtx.branch_begin import BranchBegin
-from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
+from broker_shim.listener_0_10.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     illegal_state,
@@ -29,13 +28,12 @@ from broker_shim.listener_0_10.refusals import (
     not_implemented,
     refusal_of,
 )
+from broker_shim.listener_0_10.sessions.authorization import check, check_anywhere, may
+from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.security.rules.rights import Act
 from broker_shim.store.branch_store import BranchFacts, Xid
 from sparkstore.core.state_machine.heuristics import COMMITTED, ROLLED_BACK
 from sparkstore.core.xids import check_xid, xid_text
-
-if TYPE_CHECKING:
-    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 _HEURISTIC = {COMMITTED: DtxXaStatus.XA_HEURCOM, ROLLED_BACK: DtxXaStatus.XA_HEURRB}
 """What an operator decided, as a coordinator is told."""

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from broker_shim.amqp_0_10 import commands as c
 from broker_shim.framing.sequences import Ranges, after, contains, distance, ranges_of
 
 _MOST_RANGES = 2_000
 """In one control, which is one frame."""
+
+
+WIRING: frozenset[type] = frozenset(
+    {
+        *(c.ExchangeDeclare, c.ExchangeDelete, c.ExchangeBind, c.ExchangeUnbind),
+        *(c.QueueDeclare, c.QueueDelete, c.QueuePurge),
+    }
+)
+"""Commands that those after them may build on: these wait until such a one is complete."""
 
 
 class IncomingCommands:

@@ -29,18 +29,17 @@ from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.framing.sequences import after
 from broker_shim.handlers.handler import AssemblyHandler
 from broker_shim.handlers.session_handlers import CommandHandler, SessionIncoming, SessionOutgoing
-from broker_shim.listener_0_10.commands import WIRING, invoke
 from broker_shim.listener_0_10.connection_output import RoomWaiter
 from broker_shim.listener_0_10.refusals import refusal_of
-from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
-from broker_shim.listener_0_10.session_publisher import SessionPublisher
 from broker_shim.listener_0_10.sessions import controls
-from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
+from broker_shim.listener_0_10.sessions.incoming_commands import WIRING, IncomingCommands
 from broker_shim.listener_0_10.sessions.outgoing_commands import OutgoingCommands
+from broker_shim.listener_0_10.sessions.session_publisher import SessionPublisher
+from broker_shim.listener_0_10.sessions.subscriptions import Subscriptions
 from broker_shim.listener_0_10.transaction import SessionTransaction
 
 if TYPE_CHECKING:
-    from broker_shim.listener_0_10.connection import Amqp010Connection
+    from broker_shim.listener_0_10.sessions.connection import Amqp010Connection
 
 _log = logging.getLogger(__name__)
 
@@ -161,7 +160,7 @@ class Amqp010Session:
         assert assembly.command_id is not None
         self._current = assembly.command_id
         self._wiring_id = self._current if type(assembly.method) in WIRING else None
-        invoke(self, assembly)
+        self.connection.host.invoke(self, assembly)
 
     def wait_for(self, command_id: int) -> None:
         """Do the commands after this one only when it is complete."""

@@ -12,7 +12,7 @@ from broker_shim.framing.frames import Frame
 from broker_shim.listener_0_10.sessions.session import outgoing_of
 
 if TYPE_CHECKING:
-    from broker_shim.listener_0_10.connection import Amqp010Connection
+    from broker_shim.listener_0_10.sessions.connection import Amqp010Connection
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker_shim.amqp_0_10.commands import (
     ExchangeBind,
@@ -19,13 +19,18 @@ from broker_shim.broker.wiring.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
 from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.authorization import check, check_something, may
 from broker_shim.listener_0_10.refusals import not_allowed, not_found, not_implemented
+from broker_shim.listener_0_10.sessions.authorization import (
+    check,
+    check_owner,
+    check_something,
+    existing,
+    may,
+)
+from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.listener_0_10.wiring.order_commands import carry_out, check_order
 from broker_shim.listener_0_10.wiring.queue_commands import (
-    check_owner,
     destroyed,
-    existing,
     plain_arguments,
 )
 from broker_shim.security.rules.rights import Act
@@ -40,9 +45,6 @@ from sparkstore.core.wiring_arguments import (
     HEADERS,
 )
 from sparkstore.operations.administration import AdminAction, Order
-
-if TYPE_CHECKING:
-    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 _SELECTOR = "x-filter-jms-selector"
 

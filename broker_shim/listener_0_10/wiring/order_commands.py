@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker_shim.errors import StoreError
-from broker_shim.listener_0_10.authorization import check
+from broker_shim.listener_0_10.sessions.authorization import check
+from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.sockets import client_orders
 from sparkstore.operations.administration import Order
-
-if TYPE_CHECKING:
-    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 
 def check_order(session: Amqp010Session, order: Order) -> None:

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker_shim.amqp_0_10.commands import QueueDeclare, QueueDelete, QueuePurge, QueueQuery
-from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import QueueQueryResult
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.broker.wiring.address import (
     ExchangeNode,
-    Node,
     QueueNode,
     refusal_to_create,
 )
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.authorization import check, check_something
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     locked,
     not_allowed,
     not_found,
 )
+from broker_shim.listener_0_10.sessions.authorization import (
+    check,
+    check_owner,
+    check_something,
+    existing_at,
+    name_of,
+    named,
+)
+from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.listener_0_10.wiring import order_commands as orders
 from broker_shim.security.rules.rights import Act
 from broker_shim.sockets import client_orders
 from broker_shim.sockets.client_orders import canonical_or_empty
 from sparkstore.core.queue_arguments import QueueArguments
-from sparkstore.core.queue_names import canonical, shown
+from sparkstore.core.queue_names import shown
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE
 from sparkstore.operations.administration import AdminAction, Order
-
-if TYPE_CHECKING:
-    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 _OTHER_NAMES = {"qpid.last_value_queue_key": "last_value_key"}
 """Arguments of queue.declare as other brokers call them, and as queues here do."""
@@ -214,60 +217,3 @@ def plain_arguments(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
         return client_orders.plain_arguments(arguments)
     except InvalidRequest as reason:
         raise illegal_argument(str(reason)) from reason
-
-
-def name_of(given: str) -> str:
-    """Name the queue that a command means as the store does.
-
-    Raises:
-        RemoteCommandError: It is no name.
-    """
-    if not given:
-        raise RemoteCommandError(ExecutionErrorCode.INVALID_ARGUMENT, "a queue needs a name")
-    try:
-        return canonical(given)
-    except InvalidRequest as reason:
-        raise illegal_argument(str(reason)) from reason
-
-
-def existing(session: Amqp010Session, given: str, act: Act) -> str:
-    """The name of a queue that is there, also by its short name, at which one may do this.
-
-    Raises:
-        RemoteCommandError: It is not, or one may not, whether it is there or not.
-    """
-    return existing_at(session, act, named(session, given), given)
-
-
-def named(session: Amqp010Session, given: str) -> Node:
-    """Find the node that a command means by a queue's name: there, or to be of this name.
-
-    Raises:
-        RemoteCommandError: It is no name.
-    """
-    name_of(given)
-    return client_orders.queue_meant(session.broker, given)
-
-
-def existing_at(session: Amqp010Session, act: Act, node: Node, given: str) -> str:
-    """Name the queue that a node of `named` is, at which a session may do this; see `existing`.
-
-    Raises:
-        RemoteCommandError: As of `existing`.
-    """
-    check(session, act, node, given)
-    if isinstance(node, QueueNode) and node.queue in session.broker.queues:
-        return node.queue
-    text = f"there is no queue {shown(given)}"
-    raise not_found(text)
-
-
-def check_owner(session: Amqp010Session, name: str) -> None:
-    """Check that a queue is not exclusive to another session.
-
-    Raises:
-        RemoteCommandError: It is another session's.
-    """
-    if not session.broker.claims.may_use(name, session):
-        text = f"queue {shown(name)} is exclusive to another session"
-        raise locked(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_shim.listener_0_10.connection import ConnectionClock
+from broker_shim.listener_0_10.sessions.connection import ConnectionClock
 
 
 def test_a_peer_has_so_long_to_open() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker_shim.broker.orders.xid_claims import XidClaims
-from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
+from broker_shim.listener_0_10.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.store.branch_store import Xid
 from tests.support.amqp.amqp_0_10 import Bench010

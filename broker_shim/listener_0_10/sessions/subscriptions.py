@@ -29,9 +29,9 @@ from broker_shim.listener_0_10.refusals import (
     not_allowed,
     not_found,
 )
-from broker_shim.listener_0_10.sending.subscription import SentMessage, SessionConsumer
+from broker_shim.listener_0_10.sessions.authorization import check_owner, existing
+from broker_shim.listener_0_10.sessions.subscription import SentMessage, SessionConsumer
 from broker_shim.listener_0_10.transaction import AcceptedDelivery, SessionTransaction
-from broker_shim.listener_0_10.wiring.queue_commands import check_owner, existing
 from broker_shim.security.rules.rights import Act
 from broker_shim.selectors import InvalidSelector, Selector, parse
 from broker_shim.sockets.authorization import is_reserved_for_another

@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
-from broker_shim.broker.wiring.address import Node, PatternNode
+from broker_shim.broker.wiring.address import Node, PatternNode, QueueNode
+from broker_shim.errors import InvalidRequest
 from broker_shim.framing.errors import RemoteCommandError
+from broker_shim.listener_0_10.refusals import illegal_argument, locked, not_found
 from broker_shim.security.rules.permissions import AccessTarget, Permission
 from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.sockets import client_orders
 from broker_shim.sockets.authorization import (
     Denial,
     denied,
@@ -21,7 +24,7 @@ from broker_shim.sockets.authorization import (
     may_do_something,
 )
 from broker_shim.store.interface import MessageHeader
-from sparkstore.core.queue_names import shown
+from sparkstore.core.queue_names import canonical, shown
 
 if TYPE_CHECKING:
     from broker_shim.listener_0_10.sessions.session import Amqp010Session
@@ -86,6 +89,63 @@ def check_user_id(session: Amqp010Session, header: MessageHeader) -> None:
         access.guard.refused_user_id(access.remote, connection.login.principal, header.user_id)
         text = impersonation_text(connection, header.user_id)
         raise RemoteCommandError(ExecutionErrorCode.UNAUTHORIZED_ACCESS, text)
+
+
+def name_of(given: str) -> str:
+    """Name the queue that a command means as the store does.
+
+    Raises:
+        RemoteCommandError: It is no name.
+    """
+    if not given:
+        raise RemoteCommandError(ExecutionErrorCode.INVALID_ARGUMENT, "a queue needs a name")
+    try:
+        return canonical(given)
+    except InvalidRequest as reason:
+        raise illegal_argument(str(reason)) from reason
+
+
+def existing(session: Amqp010Session, given: str, act: Act) -> str:
+    """The name of a queue that is there, also by its short name, at which one may do this.
+
+    Raises:
+        RemoteCommandError: It is not, or one may not, whether it is there or not.
+    """
+    return existing_at(session, act, named(session, given), given)
+
+
+def named(session: Amqp010Session, given: str) -> Node:
+    """Find the node that a command means by a queue's name: there, or to be of this name.
+
+    Raises:
+        RemoteCommandError: It is no name.
+    """
+    name_of(given)
+    return client_orders.queue_meant(session.broker, given)
+
+
+def existing_at(session: Amqp010Session, act: Act, node: Node, given: str) -> str:
+    """Name the queue that a node of `named` is, at which a session may do this; see `existing`.
+
+    Raises:
+        RemoteCommandError: As of `existing`.
+    """
+    check(session, act, node, given)
+    if isinstance(node, QueueNode) and node.queue in session.broker.queues:
+        return node.queue
+    text = f"there is no queue {shown(given)}"
+    raise not_found(text)
+
+
+def check_owner(session: Amqp010Session, name: str) -> None:
+    """Check that a queue is not exclusive to another session.
+
+    Raises:
+        RemoteCommandError: It is another session's.
+    """
+    if not session.broker.claims.may_use(name, session):
+        text = f"queue {shown(name)} is exclusive to another session"
+        raise locked(text)
 
 
 def _refused(session: Amqp010Session, denial: Denial, name: str) -> RemoteCommandError:

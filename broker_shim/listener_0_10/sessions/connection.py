@@ -54,7 +54,7 @@ from broker_shim.sockets.served_connection import ClientFacts, LinkFacts, next_n
 from broker_shim.sockets.turns import Turn
 
 if TYPE_CHECKING:
-    from broker_shim.listener_0_10.host import Amqp010Listener
+    from broker_shim.listener_0_10.sessions.session_host import SessionHost
 
 _LEAST_S, _MOST_S = 0.05, 120.0
 
@@ -184,7 +184,7 @@ class Amqp010Connection:
     def __init__(
         self,
         broker: Broker,
-        host: Amqp010Listener,
+        host: SessionHost,
         points: InsertionPoints,
         has_output: Callable[[], None],
         access: Access,

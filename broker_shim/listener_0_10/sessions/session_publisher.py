@@ -20,9 +20,9 @@ from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import HeaderSegment
-from broker_shim.listener_0_10.authorization import check, check_user_id
 from broker_shim.listener_0_10.messages.message_headers import check_items, read_header
 from broker_shim.listener_0_10.refusals import not_found, short_text
+from broker_shim.listener_0_10.sessions.authorization import check, check_user_id
 from broker_shim.security.rules.rights import Act
 from sparkstore.core.queue_names import shown
 

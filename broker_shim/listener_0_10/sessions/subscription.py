@@ -26,8 +26,8 @@ from broker_shim.sockets.served_connection import LinkFacts
 from broker_shim.store.interface import Entry
 
 if TYPE_CHECKING:
-    from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
     from broker_shim.listener_0_10.sessions.session import Amqp010Session
+    from broker_shim.listener_0_10.sessions.subscriptions import Subscriptions
 
 INFINITE = 0xFFFFFFFF
 _UNDER_WAY = 1_000
