@@ -141,6 +141,7 @@ class Client:
         self.frames: list[tuple[Any, bytes]] = []
         self._decoder = FrameDecoder(fields.get("max_frame_size", 1 << 20))
         self._has_header = False
+        self._together: bytes | None = None
         self._tags = 0
         self._delivery_id = self._frames_out = 0
         self.write(AMQP_HEADER.encoded())
@@ -151,8 +152,19 @@ class Client:
 
     def write(self, encoded: bytes) -> None:
         """Bytes to the broker, and what it answers."""
+        if self._together is not None:
+            self._together += encoded
+            return
         self.ours.receive(encoded)
         self.settle_down()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written in here comes as one read of the broker."""
+        self._together = b""
+        yield
+        encoded, self._together = self._together, None
+        self.write(encoded)
 
     def send(self, *performatives: Composite) -> None:
         """Frames on channel 0."""

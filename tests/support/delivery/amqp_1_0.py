@@ -36,6 +36,8 @@ from tests.support.delivery.places import DeliveryPlace
 
 _SELECTOR = "apache.org:selector-filter:string"
 _CONSUMER, _COORDINATOR, _FIRST_SENDER = 0, 1, 2
+_AT_ONCE = 200
+"""Messages of one read: a session's window has room for them."""
 
 
 def ranges_of(numbers: list[int]) -> list[tuple[int, int]]:
@@ -67,24 +69,28 @@ class Driver10(Driver):
     def send(self, queue: str, *bodies: str, **said: Any) -> list[bool]:
         """See `Driver.send`."""
         handle = self._sender(queue)
-        numbers = []
-        for body in bodies:
-            message = proton.Message(body, durable=said.get("durable", True))
-            message.priority = said.get("priority", 4)
-            message.group_id = said.get("group")
-            message.properties = said.get("properties")
-            message.annotations = {
-                proton.symbol(name): value for name, value in said.get("delivery", {}).items()
-            }
-            message.id = said.get("message_id")
-            if "ttl_ms" in said:
-                message.ttl = said["ttl_ms"] / 1000
-            state = None if self._txn_id is None else TransactionalState(self._txn_id)
-            tag = self._tag()
-            payload = bytes(message.encode())
-            numbers.append(self._client.deliver_encoded(tag, payload, handle, state=state))
+        numbers: list[int] = []
+        for begin in range(0, len(bodies), _AT_ONCE):
+            with self._client.together():
+                some = bodies[begin : begin + _AT_ONCE]
+                numbers += [self._send(handle, body, said) for body in some]
         outcomes = [self._outcome(number) for number in numbers]
         return [isinstance(each, Accepted) for each in outcomes]
+
+    def _send(self, handle: int, body: str, said: dict[str, Any]) -> int:
+        message = proton.Message(body, durable=said.get("durable", True))
+        message.priority = said.get("priority", 4)
+        message.group_id = said.get("group")
+        message.properties = said.get("properties")
+        message.annotations = {
+            proton.symbol(name): value for name, value in said.get("delivery", {}).items()
+        }
+        message.id = said.get("message_id")
+        if "ttl_ms" in said:
+            message.ttl = said["ttl_ms"] / 1000
+        state = None if self._txn_id is None else TransactionalState(self._txn_id)
+        payload = bytes(message.encode())
+        return self._client.deliver_encoded(self._tag(), payload, handle, state=state)
 
     def declare(self, queue: str, **arguments: Any) -> None:
         """Of AMQP 1.0 no client makes a queue with arguments: an administrator does."""

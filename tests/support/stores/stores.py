@@ -84,6 +84,9 @@ class RecordingSink(MemorySink):
         self.log = log
         self.is_full = False
         self._pack = packer()
+        self._guard, self._read_count = threading.Lock(), 0
+        # Header and pieces by offset, since one may be there twice.
+        self._contents: dict[int, tuple[MessageHeader | None, dict[int, bytes]]] = {}
 
     def append(self, runs: Sequence[Run], on_complete: OnComplete) -> int:
         """Complete at once, or take nothing."""
@@ -100,19 +103,29 @@ class RecordingSink(MemorySink):
 
     def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
         """Header and content, from the records that brought them."""
-        header = None
-        pieces: dict[int, bytes] = {}  # by offset: one may be there twice
-        for record in read(self.log):
-            if record.message_id == message_id and record.kind is Kind.CONTENT:
-                pieces[record.body_offset or 0] = record.body or b""
-                header = record.message or header
-            elif record.message_id == message_id and record.message and record.message.protocol:
-                header = record.message
-                pieces.setdefault(0, record.body or b"")
+        with self._guard:
+            self._find_contents()
+        header, pieces = self._contents.get(message_id, (None, {}))
         if header is None:
             message = f"unknown message {message_id}"
             raise InvalidRequest(message)
         return header, b"".join(pieces[offset] for offset in sorted(pieces))
+
+    def _find_contents(self) -> None:
+        """Look at the records that have come since."""
+        unread = self.log[self._read_count :]
+        self._read_count += len(unread)
+        for record in read(unread):
+            if record.message_id is None:
+                continue
+            header, pieces = self._contents.get(record.message_id, (None, {}))
+            if record.kind is Kind.CONTENT:
+                pieces[record.body_offset or 0] = record.body or b""
+                header = record.message or header
+            elif record.message and record.message.protocol:
+                header = record.message
+                pieces.setdefault(0, record.body or b"")
+            self._contents[record.message_id] = header, pieces
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content."""
