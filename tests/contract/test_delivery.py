@@ -95,11 +95,22 @@ def cell(home: Home, driver: type[Driver]) -> Iterator[Cell]:
 # -- messages that travel together ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 1000])
+LENGTHS = [1, 2, 7, 1000]
+CUT = [2, 7, *(pytest.param(length, marks=pytest.mark.thorough) for length in (1, 1000))]
+"""Of a rule that one message has by itself below."""
+_HOUR_MS = 3_600_000
+
+
+def run_of(length: int, name: str = "") -> list[str]:
+    """Bodies of so many messages."""
+    return [f"{name}{number:04}" for number in range(length)]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
 def test_messages_that_travel_together_stay_in_order_and_are_each_there_once(
     cell: Cell, length: int
 ) -> None:
-    client, sent = cell.with_queue(), [f"{number:04}" for number in range(length)]
+    client, sent = cell.with_queue(), run_of(length)
     assert client.send(cell.queue, *sent) == [True] * length
     assert [*cell.place.entries(cell.queue).values()].count(None) == 0
     client.consume(cell.queue, credit=length)
@@ -123,7 +134,7 @@ def test_messages_that_travel_together_stay_in_order_and_are_each_there_once(
 def test_what_is_decided_of_the_middle_of_messages_that_travel_together_is_so_of_it_alone(
     cell: Cell, decision: str, length: int
 ) -> None:
-    client, sent = cell.with_queue(), [f"{number:04}" for number in range(length)]
+    client, sent = cell.with_queue(), run_of(length)
     client.send(cell.queue, *sent)
     client.consume(cell.queue, credit=length)
     begin, end = length // 3, length - length // 3
@@ -152,11 +163,11 @@ def test_what_is_decided_of_the_middle_of_messages_that_travel_together_is_so_of
     cell.place.await_depth(cell.queue, 0)
 
 
-@pytest.mark.parametrize("length", [1, 7])
+@pytest.mark.parametrize("length", LENGTHS)
 def test_a_consumer_that_settles_at_once_gets_what_travels_together_once(
     cell: Cell, length: int
 ) -> None:
-    client, sent = cell.with_queue(), [f"{number:04}" for number in range(length)]
+    client, sent = cell.with_queue(), run_of(length)
     client.send(cell.queue, *sent)
     client.consume(cell.queue, credit=length, settled=True)
     client.receive(length)
@@ -188,7 +199,7 @@ def test_a_limit_cuts_messages_that_travel_together(cell: Cell) -> None:
 def test_what_is_too_old_in_the_middle_of_those_that_travel_together_goes_alone(
     cell: Cell, length: int
 ) -> None:
-    client, sent = cell.with_queue(dead_letter_queue=cell.dead), [f"{n:04}" for n in range(length)]
+    client, sent = cell.with_queue(dead_letter_queue=cell.dead), run_of(length)
     middle = length // 2
     client.send(cell.queue, *sent[:middle])
     client.send(cell.queue, "late", ttl_ms=1)
@@ -198,6 +209,212 @@ def test_what_is_too_old_in_the_middle_of_those_that_travel_together_goes_alone(
     client.receive(length)
     assert client.bodies() == sent
     cell.place.await_depth(cell.dead, 1)
+
+
+@pytest.mark.parametrize("length", CUT)
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_run_that_a_transaction_sends_is_there_as_a_whole_or_not_at_all(
+    cell: Cell, length: int, is_committed: bool
+) -> None:
+    client, sent = cell.with_queue(), run_of(length)
+    client.begin()
+    client.send(cell.queue, *sent)
+    assert not cell.place.entries(cell.queue)
+    if not is_committed:
+        client.rollback()
+        assert not cell.place.entries(cell.queue)
+        return
+    assert client.commit()
+    cell.place.await_depth(cell.queue, length)
+    reader = cell.client()
+    reader.consume(cell.queue, credit=length)
+    reader.receive(length)
+    assert reader.bodies() == sent
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_a_run_of_higher_priority_overtakes_the_others(cell: Cell, length: int) -> None:
+    client, low, high = cell.with_queue(), run_of(length, "low"), run_of(length, "high")
+    client.send(cell.queue, *low, priority=1)
+    client.send(cell.queue, *high, priority=8)
+    client.send(cell.queue, "last", priority=1)
+    client.consume(cell.queue, credit=2 * length + 1)
+    client.receive(2 * length + 1)
+    assert client.bodies() == [*high, *low, "last"]
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_runs_of_two_groups_go_to_one_consumer_each(cell: Cell, length: int) -> None:
+    first, second = cell.with_queue(message_groups=True), cell.client()
+    for consumer in (first, second):
+        consumer.consume(cell.queue, credit=2 * length)
+    for group in "ab":
+        first.send(cell.queue, *run_of(length, group), group=group)
+    count = 2 * length
+    cell.place.until(lambda: len(first.got()) + len(second.got()) == count, "all of them")
+    for group in "ab":
+        runs = [[b for b in each.bodies() if b[0] == group] for each in (first, second)]
+        assert sorted(runs) == [[], run_of(length, group)]
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_a_selector_cuts_runs_where_it_selects(cell: Cell, length: int) -> None:
+    client = cell.with_queue()
+    for name in ("1 red", "2 blue", "3 red"):
+        client.send(cell.queue, *run_of(length, name), properties={"colour": name[2:]})
+    client.consume(cell.queue, credit=3 * length, selector="colour = 'red'")
+    came = client.receive(2 * length)
+    assert client.bodies() == run_of(length, "1 red") + run_of(length, "3 red")
+    client.accept(*came)
+    cell.place.await_depth(cell.queue, length)
+    assert {*cell.place.held(cell.queue)} == {None}
+    second = cell.client()
+    second.consume(cell.queue, credit=length)
+    second.receive(length)
+    assert second.bodies() == run_of(length, "2 blue")
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_who_browses_is_shown_a_run_of_which_some_is_taken(cell: Cell, length: int) -> None:
+    client, sent = cell.with_queue(), run_of(length)
+    client.send(cell.queue, *sent)
+    middle = length // 2
+    taker = cell.client()
+    taker.consume(cell.queue, credit=max(1, middle))
+    taker.receive(max(1, middle))
+    client.consume(cell.queue, credit=length, browse=True)
+    client.drain()
+    assert client.bodies() == sent[max(1, middle) :]
+    assert len(cell.place.entries(cell.queue)) == length
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_of_a_run_of_one_key_the_last_stays(cell: Cell, length: int) -> None:
+    client = cell.with_queue(last_value_key="key")
+    assert all(client.send(cell.queue, *run_of(length), properties={"key": "k"}))
+    assert all(client.send(cell.queue, *run_of(length, "l"), properties={"key": "l"}))
+    cell.place.await_depth(cell.queue, 2)
+    client.consume(cell.queue)
+    client.drain()
+    assert client.bodies() == [run_of(length)[-1], run_of(length, "l")[-1]]
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_a_run_that_fails_too_often_goes_to_the_dead_letters(cell: Cell, length: int) -> None:
+    client = cell.with_queue(max_delivery_count=1, dead_letter_queue=cell.dead)
+    client.send(cell.queue, *run_of(length))
+    client.consume(cell.queue, credit=3 * length)
+    client.release(*client.receive(length), failed=True)
+    again = client.receive(2 * length)[length:]
+    assert [delivery.body for delivery in again] == run_of(length)
+    assert all(delivery.is_redelivered for delivery in again)
+    middle = length // 2
+    client.accept(*again[:middle])
+    client.release(*again[middle:], failed=True)
+    cell.place.await_depth(cell.dead, length - middle)
+    cell.place.await_depth(cell.queue, 0)
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_of_a_run_the_rest_is_taken_back_when_its_time_is_over(cell: Cell, length: int) -> None:
+    slow, sent = cell.with_queue(lock_timeout_ms=_HOUR_MS), run_of(length)
+    slow.send(cell.queue, *sent)
+    slow.consume(cell.queue, credit=length)
+    begin, end = length // 3, length - (length + 1) // 2
+    slow.accept(*slow.receive(length)[begin:end])
+    cell.place.await_depth(cell.queue, length - (end - begin))
+    cell.place.pass_s(3_601)
+    other = cell.client()
+    other.consume(cell.queue, credit=length)
+    left = sent[:begin] + sent[end:]
+    assert all(delivery.is_redelivered for delivery in other.receive(len(left)))
+    assert other.bodies() == left
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_a_run_that_is_to_wait_is_hidden_and_each_comes_once(cell: Cell, length: int) -> None:
+    client, sent = cell.with_queue(), run_of(length)
+    client.send(cell.queue, *sent, delivery={"x-opt-delivery-delay": 100})
+    client.send(cell.queue, "now")
+    client.consume(cell.queue, credit=length + 1)
+    client.receive(length + 1)
+    # What was stored after its time is there at once, while others wait for a timer of the test's.
+    assert sorted(client.bodies()) == [*sent, "now"]
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_of_a_run_of_one_id_the_first_is_there(cell: Cell, length: int) -> None:
+    client = cell.with_queue(duplicate_window_ms=_HOUR_MS)
+    assert all(client.send(cell.queue, *run_of(length), message_id="one"))
+    assert all(client.send(cell.queue, *run_of(length, "again"), message_id="one"))
+    cell.place.await_depth(cell.queue, 1)
+    client.consume(cell.queue)
+    client.receive(1)
+    assert client.bodies() == ["0000"]
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_of_a_run_what_failed_is_hidden_for_the_delay_of_a_retry(cell: Cell, length: int) -> None:
+    client = cell.with_queue(retry_delay_ms=_HOUR_MS)
+    client.send(cell.queue, *run_of(length))
+    client.consume(cell.queue, credit=2 * length)
+    middle = length // 2
+    came = client.receive(length)
+    client.release(*came[middle:], failed=True)
+    client.release(*came[:middle])
+    client.receive(length + middle)
+    client.drain()
+    assert client.bodies() == run_of(length) + run_of(middle)
+    assert cell.place.held(cell.queue)[middle:] == [None] * (length - middle)
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_a_run_is_that_of_the_one_active_consumer_until_it_leaves(cell: Cell, length: int) -> None:
+    first, second = cell.with_queue(single_active_consumer=True), cell.client()
+    for consumer in (first, second):
+        consumer.consume(cell.queue, credit=length)
+    second.send(cell.queue, *run_of(length))
+    middle = length // 2
+    first.accept(*first.receive(length)[:middle])
+    second.drain_what_is_there()
+    assert second.bodies() == []
+    first.cancel()
+    second.receive(length - middle)
+    assert second.bodies() == run_of(length)[middle:]
+
+
+@pytest.mark.parametrize("length", CUT)
+@pytest.mark.parametrize("credit", ["one", "half", "twice"])
+def test_credit_cuts_a_run_and_a_drain_says_when_it_is_over(
+    cell: Cell, length: int, credit: str
+) -> None:
+    client, sent = cell.with_queue(), run_of(length)
+    client.send(cell.queue, *sent)
+    count = {"one": 1, "half": max(1, length // 2), "twice": 2 * length}[credit]
+    client.consume(cell.queue, credit=count)
+    client.receive(min(count, length))
+    client.drain()
+    assert client.bodies() == sent[:count]
+    held = cell.place.held(cell.queue)
+    assert [holder is None for holder in held] == [at >= count for at in range(length)]
+    second = cell.client()
+    second.consume(cell.queue, credit=length)
+    second.drain()
+    assert second.bodies() == sent[count:]
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_messages_of_many_frames_in_a_run_stay_in_its_order(cell: Cell, length: int) -> None:
+    """The first, one in the middle and the last do not fit a frame; a body begins with its name."""
+    large = {0, length // 2, length - 1}
+    sent = [body + "x" * 70_000 * (number in large) for number, body in enumerate(run_of(length))]
+    client = cell.with_queue()
+    assert all(client.send(cell.queue, *sent))
+    client.consume(cell.queue, credit=length)
+    came = client.receive(length)
+    assert client.bodies() == sent
+    client.accept(*came)
+    cell.place.await_depth(cell.queue, 0)
 
 
 # -- what a queue asks of its messages ----------------------------------------------------------
@@ -570,9 +787,6 @@ def test_a_transaction_may_put_on_a_full_queue_as_many_as_it_accepts(cell: Cell)
     assert client.commit()
     client.receive(2)
     assert client.bodies() == ["old", "new"]
-
-
-_HOUR_MS = 3_600_000
 
 
 def test_a_message_that_is_to_wait_is_hidden_until_its_time(cell: Cell) -> None:

@@ -59,6 +59,7 @@ class Driver10(Driver):
         place.drivers.append(self)
         self._senders: dict[str, int] = {}
         self._got: list[Got] = []
+        self._pieces, self._number = b"", -1
         self._credit = self._tags = 0
         self._txn_id: bytes | None = None
         self._has_coordinator = False
@@ -126,11 +127,17 @@ class Driver10(Driver):
     def got(self) -> list[Got]:
         """See `Driver.got`."""
         for told, payload in self._client.taken(TransferFrame):
+            self._pieces += payload
+            if told.delivery_id is not None:  # the first frame of a delivery says it
+                self._number = told.delivery_id
+            if told.more:
+                continue
             message = proton.Message()
-            message.decode(payload)
+            message.decode(self._pieces)
+            self._pieces = b""
             body = message.body
             text = bytes(body).decode() if isinstance(body, bytes | memoryview) else str(body)
-            self._got.append(Got(text, told.delivery_id, message.delivery_count > 0))
+            self._got.append(Got(text, self._number, message.delivery_count > 0))
         return [*self._got]
 
     def drain(self) -> None:
