@@ -42,7 +42,7 @@ from broker_shim.service.members import given_back_step, held_by
 from broker_shim.service.recovery_rows import shown
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch, DeltaMessageStore
-from broker_shim.store.interface import Entry, StoredMessage
+from broker_shim.store.interface import Content, Entry, StoredMessage
 from broker_shim.store.reads import Loaded
 from sparkstore.core import records
 from sparkstore.core.fold import State
@@ -67,7 +67,7 @@ def _nothing() -> None:
 
 Grant = tuple["MemberConsumer", int]
 _Acquired = tuple["MemberConsumer", int, Entry]
-_Contents = Mapping[int, StoredMessage]
+_Contents = Mapping[int, Content]
 
 
 @dataclass(slots=True)
@@ -76,12 +76,12 @@ class _Round:
 
     Attributes:
         due: Consumers and messages, in order.
-        contents: Messages that were read for it, by id.
+        contents: Header and content of messages that were read for it, by id.
         is_loading: More is being read.
     """
 
     due: list[Grant]
-    contents: dict[int, StoredMessage] = field(default_factory=dict)
+    contents: dict[int, Content] = field(default_factory=dict)
     is_loading: bool = False
 
 
@@ -148,7 +148,7 @@ class Grants:
             nonlocal left
             left -= 1
             if isinstance(content, StoredMessage):
-                round_.contents[message_id] = content
+                round_.contents[message_id] = content[1:3]
             if not left:
                 self._inbox.post(lambda _nothing: self._loaded(round_), None)
 
@@ -277,10 +277,10 @@ class Grants:
             if consumer.is_gone:
                 back.append((consumer, message_id))
             else:
-                message = contents.get(message_id)
-                if message is None and consumer.peer.has_room:
-                    message = at_hand.get(message_id)
-                row = self._row(consumer, message_id, entry, message)
+                content = contents.get(message_id)
+                if content is None and consumer.peer.has_room:
+                    content = at_hand.get(message_id)
+                row = self._row(consumer, message_id, entry, content)
                 rows_of_peer.setdefault(consumer.peer, []).append(row)
         for peer, rows in rows_of_peer.items():
             for part in _frames(rows):
@@ -293,11 +293,9 @@ class Grants:
         consumer: MemberConsumer,
         message_id: int,
         entry: Entry,
-        message: StoredMessage | None,
+        content: Content | None,
     ) -> tuple[Any, ...]:
-        if message is None:
-            return consumer.number, message_id, shown(entry), None, None
-        return consumer.number, message_id, shown(entry), message.header, message.body
+        return consumer.number, message_id, shown(entry), *(content or (None, None))
 
     def give_back_all_but(self, member: str, kept: Mapping[str, frozenset[int]]) -> None:
         """Release what a member holds in its own name and does not know of.

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.store.reads import OnLoaded
+from broker_shim.store.reads import Content, OnLoaded
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import LinkKey
@@ -62,6 +62,7 @@ __all__ = [
     "Annotations",
     "BatchCalls",
     "BrokerStore",
+    "Content",
     "ContentCalls",
     "ContentWriter",
     "Entry",
@@ -232,8 +233,8 @@ class ContentCalls(Protocol):
             InvalidRequest: It is on no queue.
         """
 
-    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
-        """Get the messages on queues whose content is in memory, by id; never waits."""
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
+        """Get header and content of the messages on queues that are in memory; never waits."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """Get a part of the content of a message that is on a queue; b"" at its end or after it.

@@ -27,8 +27,9 @@ from sparkstore.core.state_machine.call_values import StoredMessage
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 _log = logging.getLogger(__name__)
-_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
+Content = tuple[MessageHeader, bytes]
+"""Header and content of a message, as its store gave them back."""
 Loaded = StoredMessage | StoreError
 OnLoaded = Callable[[int, Loaded], None]
 """Gets a message id, and the message or why it cannot be had."""
@@ -44,7 +45,7 @@ class Reads(Protocol):
     def load(self, message_id: int) -> StoredMessage:
         """Get a message with its content, and wait for storage. See `ContentCalls.load`."""
 
-    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
         """Get the messages whose content is in memory, without waiting.
 
         See `ContentCalls.at_hand`.
@@ -77,7 +78,7 @@ class ReadCalls:
         check_message_id(message_id)
         return self._reads.load(message_id)
 
-    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
         """Check the arguments, then get the messages in memory. See `ContentCalls.at_hand`."""
         check_message_ids(message_ids)
         return self._reads.at_hand(message_ids)
@@ -173,18 +174,16 @@ class LocalReads:
         message = self._volatile(message_id)
         return message or StoredMessage(message_id, *self._sink.load(message_id))
 
-    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
         """Get the messages whose content is in memory, without the lock.
 
         There are two look-ups for each, and each is atomic. See `ContentCalls.at_hand`.
         """
-        messages: dict[int, StoredMessage] = {}
-        for message_id, content in self._sink.at_hand(message_ids).items():
-            messages[message_id] = _new(StoredMessage, (message_id, *content, False))
+        contents = self._sink.at_hand(message_ids)
         if self._machine.volatile:
             volatile = map(self._machine.volatile.get, message_ids)
-            messages |= {message.message_id: message for message in volatile if message is not None}
-        return messages
+            contents |= {message[0]: message[1:3] for message in volatile if message is not None}
+        return contents
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """Read a part of the content from memory, or from the sink. See `ContentCalls.read`."""
@@ -227,13 +226,17 @@ class LocalReads:
 
     def _load_all(self, message_ids: Sequence[int]) -> Iterator[Loaded]:
         """Load messages in their order, some together: what lies on disk in the order of that."""
-        messages: dict[int, StoredMessage] = {}
+        contents: dict[int, Content] = {}
         for index, message_id in enumerate(message_ids):
             if not index % _TOGETHER:
-                messages = self._brought(message_ids[index : index + _TOGETHER])
-            yield messages.get(message_id) or load_outcome(self.load, message_id)
+                contents = self._brought(message_ids[index : index + _TOGETHER])
+            content = contents.get(message_id)
+            if content is None:
+                yield load_outcome(self.load, message_id)
+            else:
+                yield StoredMessage(message_id, *content)
 
-    def _brought(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+    def _brought(self, message_ids: Sequence[int]) -> dict[int, Content]:
         """Bring messages into memory; those that are on a queue, as far as that was possible."""
         try:
             self._sink.read_ahead(message_ids)
@@ -241,11 +244,11 @@ class LocalReads:
             _log.exception("messages cannot be read together: they are loaded singly")
         return self._on_queues(self.at_hand(message_ids))
 
-    def _on_queues(self, messages: dict[int, StoredMessage]) -> dict[int, StoredMessage]:
+    def _on_queues(self, contents: dict[int, Content]) -> dict[int, Content]:
         """Choose the messages that are on a queue; none if the store is closed."""
         with suppress(StoreError), self._holding():
             known = self._machine.state.messages
-            return {number: message for number, message in messages.items() if number in known}
+            return {number: content for number, content in contents.items() if number in known}
         return {}
 
 

@@ -106,8 +106,9 @@ class ConsumerDelivery:
         elif self._queue.is_acquired(message_ids[0]):
             self._acquired(runs, [None] * count)
         else:
+            ids = runs[0].message_ids if len(runs) == 1 else message_ids[:count]
             done = partial(self._acquired, runs)
-            self._calls.acquire_each(message_ids[:count], name, self._holder, done)
+            self._calls.acquire_each(ids, name, self._holder, done)
         return count
 
     def take_again(self, message_id: int) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from broker_shim.broker.delivery.taken_run import TakenRun
-from broker_shim.broker.storage.contents import Content
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.errors import StoreError
+from broker_shim.store.interface import Content
 
 OnArrived = Callable[[TakenRun], None]
 OnMissing = Callable[[TakenRun, StoreError], None]

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import Protocol, TypeVar
 
-from broker_shim.broker.storage.contents import Content
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.messages.hold import Hold, Messages
-from broker_shim.store.interface import Entry, MessageHeader
+from broker_shim.store.interface import Content, Entry, MessageHeader
 from sparkstore.core.entries import EntryFacts, facts_of
 
 _Mark = TypeVar("_Mark")

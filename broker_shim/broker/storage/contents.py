@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.errors import ENDED, StoreError
-from broker_shim.store.interface import ContentCalls, MessageHeader, StoredMessage
+from broker_shim.store.interface import Content, ContentCalls, StoredMessage
 
 if TYPE_CHECKING:
     from broker_shim.broker.storage.store_calls import StoreCalls
 
-Content = tuple[MessageHeader, bytes]
-"""Header and content of a message, as its store gave them back."""
 OnLoaded = Callable[[Content | StoreError], None]
 
 
@@ -33,12 +31,10 @@ class StoreContents:
     def now(self, message_ids: Sequence[int]) -> list[Content | None]:
         """Get the content that the store has at hand, in this order; None where it has none."""
         try:
-            messages = self._store.at_hand(message_ids)
+            contents = self._store.at_hand(message_ids)
         except StoreError:
             return [None] * len(message_ids)  # a load says why
-        return [
-            None if message is None else message[1:3] for message in map(messages.get, message_ids)
-        ]
+        return [*map(contents.get, message_ids)]
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
         """Load a message on the store's thread; two who ask share one load.

@@ -369,7 +369,7 @@ class Connection:
             cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
 
     def _disposition(self, event: events.DispositionReceived) -> None:
-        self._served.decided(event.parts)
+        self._served.decided(event, self._happened)
 
     def _missed(self, event: events.DispositionMissed) -> None:
         """Spoil the transaction that decides about a delivery of a detached link.

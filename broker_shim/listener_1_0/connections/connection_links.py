@@ -10,6 +10,7 @@ the link's own ends.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -21,10 +22,14 @@ from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connections.links import Links
-from broker_shim.protocol_1_0.events import DeliveriesReceived, LinkDetached, TransferPiece
+from broker_shim.protocol_1_0.events import (
+    DeliveriesReceived,
+    DispositionReceived,
+    LinkDetached,
+    TransferPiece,
+)
 from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
@@ -138,9 +143,19 @@ class ConnectionLinks:
         if endpoint is not None:
             cast("ReceivingEndpoint", endpoint).on_transfer(piece)
 
-    def decided(self, deliveries: Iterable[Delivery | SentRun]) -> None:
-        """Hand on the states of deliveries that the peer told: those of one link together."""
-        for link, some in groupby(deliveries, attrgetter("link")):
+    def decided(self, event: DispositionReceived, after: deque[Any]) -> None:
+        """Hand on the states of deliveries that the peer told: those of one link together.
+
+        With them go those that it settled likewise right after them (`after` has what is next).
+        Many a client settles each read by a disposition. What it settled it says no more of, so no
+        delivery is in two of them.
+        """
+        parts, likewise = [*event.parts], (event.state, True)
+        while event.is_settled and after and isinstance(after[0], DispositionReceived):
+            if (after[0].state, after[0].is_settled) != likewise:
+                break
+            parts += after.popleft().parts
+        for link, some in groupby(parts, attrgetter("link")):
             endpoint = self.get(link)
             if endpoint is not None:
                 endpoint.on_dispositions([*some])

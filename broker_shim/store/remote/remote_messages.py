@@ -13,7 +13,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
-from broker_shim.store.reads import Loaded, OnLoaded, Prefetcher, load_outcome
+from broker_shim.store.reads import Content, Loaded, OnLoaded, Prefetcher, load_outcome
 from broker_shim.store.remote.pending_requests import Answer
 from broker_shim.store.remote.service_connection import RemoteConnection
 from sparkstore.core import records
@@ -227,23 +227,23 @@ class RemoteReads:
     def __init__(self, connection: RemoteConnection) -> None:
         self._connection = connection
         self._prefetcher = Prefetcher(self._load_all)
-        self._along: dict[int, StoredMessage] = {}
+        self._along: dict[int, Content] = {}
 
     def came_along(self, message: StoredMessage) -> None:
         """Keep content that came before it was asked for, for the next `at_hand`."""
-        self._along[message.message_id] = message
+        self._along[message.message_id] = message[1:3]
 
     def load(self, message_id: int) -> StoredMessage:
         """Ask the service for a message with its content, and wait. See `ContentCalls.load`."""
         return self._loaded(message_id, self._ask(message_id))
 
-    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
         """Get the messages whose content the service sent along with their grant.
 
         The content of all others is with the service. See `ContentCalls.at_hand`.
         """
-        along = (self._along.pop(message_id, None) for message_id in message_ids)
-        return {message.message_id: message for message in along if message is not None}
+        along = ((number, self._along.pop(number, None)) for number in message_ids)
+        return {number: content for number, content in along if content is not None}
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """Ask the service for a part of a message's content, and wait. See `ContentCalls.read`."""

@@ -360,7 +360,7 @@ def plain_dequeue(
 def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
     """Parts of a batch, in order, each of which names no message twice."""
     try:
-        if len(set(message_ids)) == len(message_ids):
+        if type(message_ids) is range or len(set(message_ids)) == len(message_ids):
             yield message_ids
             return
     except TypeError:  # what cannot be hashed is no id: it is refused by itself

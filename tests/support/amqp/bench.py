@@ -12,7 +12,13 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.listener_1_0.messages.message import parse
-from broker_shim.store.interface import BrokerStore, MessageHeader, OnLoaded, StoredMessage
+from broker_shim.store.interface import (
+    BrokerStore,
+    Content,
+    MessageHeader,
+    OnLoaded,
+    StoredMessage,
+)
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from broker_shim.store.unbatched_calls import UnbatchedCalls
@@ -36,7 +42,7 @@ class Unreadable(UnbatchedCalls, MemoryMessageStore):
             raise self.errors[message_id]
         return super().load(message_id)
 
-    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
         return super().at_hand([each for each in message_ids if each not in self.errors])
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_shim.errors import StoreError
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import OnLoaded, StoredMessage
+from broker_shim.store.interface import Content, OnLoaded, StoredMessage
 from tests.support.stores.stores import RecordedMessageStore
 
 
@@ -31,7 +31,7 @@ class Damaged:
         self._check(message_id)
         return super().read(message_id, offset, length)  # type: ignore[misc,no-any-return]
 
-    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
         """Find the messages in memory that are not damaged."""
         whole = [each for each in message_ids if each not in self.errors]
         return super().at_hand(whole)  # type: ignore[misc,no-any-return]

@@ -11,9 +11,10 @@ import pytest
 
 from broker_shim.broker.delivery.content_line import ContentLine
 from broker_shim.broker.delivery.taken_run import TakenRun
-from broker_shim.broker.storage.contents import Content, OnLoaded
+from broker_shim.broker.storage.contents import OnLoaded
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.messages.hold import Hold, Messages
+from broker_shim.store.interface import Content
 from sparkstore.core.entries import EntryFacts
 from sparkstore.core.records import MessageHeader
 

@@ -7,7 +7,7 @@ link hears of it. What ends the link in between must find them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from broker_shim.amqp_1_0.composites import (
     Detach,
     Disposition,
     End,
+    Flow,
     Rejected,
     TransactionalState,
 )
@@ -70,10 +71,14 @@ def decided(first: int, last: int, state: Any, *, is_settled: bool = True) -> by
 
 
 def read_ahead(bench: Bench) -> None:
-    """Have each delivery accepted by a frame of its own, of which only the first is acted on."""
+    """Have each delivery accepted by a frame of its own, of which only the first is acted on.
+
+    What is between them keeps them from being one decision.
+    """
+    between = encoded_frame(Flow(COUNT, 1_000, 0, 1_000, 0, COUNT, 0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bench.ours.turn, "goes_on", lambda: False)
-        bench.ours.receive(b"".join(decided(at, at, Accepted()) for at in range(COUNT)))
+        bench.ours.receive(between.join(decided(at, at, Accepted()) for at in range(COUNT)))
     assert bench.ours.has_more
     assert bench.broker.queues["q"].held_count == COUNT
 
@@ -167,4 +172,23 @@ def test_what_is_read_of_a_part_ahead_leaves_what_was_decided_of_the_rest(
     both += decided(first, first + 1, Accepted())
     bench.ours.receive(both)
     bench.run()
+    assert len(bench.broker.queues["q"]) == 0
+
+
+def test_what_is_settled_likewise_frame_after_frame_leaves_by_one_call(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[int]] = []
+    dequeue_each = bench.calls.dequeue_each
+
+    def counted(message_ids: Sequence[int], *more: Any) -> None:
+        calls.append([*message_ids])
+        dequeue_each(message_ids, *more)
+
+    monkeypatch.setattr(bench.calls, "dequeue_each", counted)
+    frames = [decided(at, at, Accepted()) for at in range(COUNT - 2)]
+    frames += [decided(at, at, Accepted(), is_settled=False) for at in (COUNT - 2, COUNT - 1)]
+    bench.ours.receive(b"".join(frames))
+    bench.run()
+    assert [len(ids) for ids in calls] == [COUNT - 2, 1, 1]
     assert len(bench.broker.queues["q"]) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.listener_1_0.messages.message import parse
-from broker_shim.store.interface import OnLoaded, StoredMessage
+from broker_shim.store.interface import Content, OnLoaded
 from broker_shim.store.memory import MemoryMessageStore
 from tests.support.amqp.bench import Bench, received
 from tests.support.amqp.memory_broker import TIMEOUT_S
@@ -28,7 +28,7 @@ class Slow(MemoryMessageStore):
         super().__init__()
         self.loads: list[tuple[int, OnLoaded]] = []
 
-    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:  # noqa: ARG002
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:  # noqa: ARG002
         return {}
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
