@@ -270,3 +270,6 @@ def test_a_history_is_a_line_of_time_and_an_operation_is_undone(
         page.evaluate("location.hash = '#/queues'")
         problem = "document.getElementById('problem').textContent"
         page.until(f"{problem}.startsWith('the broker does not answer')")
+        again = found[1].removeprefix("http://")  # the page asks again by itself
+        start_broker(str(tmp_path / "root"), "--http", again)
+        page.until(f"{problem} === '' && document.querySelectorAll('tbody tr').length === 1")

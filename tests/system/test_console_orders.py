@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from broker_shim.security.rules.permissions import Permission, Rule
 from tests.support.stores.http_houses import PASSWORD, HttpHouse, path_of
 from tests.support.system.chromium import CHROMIUM, Page, browser
 
@@ -165,11 +167,13 @@ def test_orders_are_about_the_chosen_messages(house: HttpHouse, page: Page) -> N
 
 def test_a_message_is_repaired_and_resubmitted(house: HttpHouse, page: Page) -> None:
     house.put_queue("broken")
-    reply = house.ask("POST", "/api/v1/messages", "ada", {"queue": "broken", "body": "{price: 0}"})
+    body = '{"price": 0}'
+    reply = house.ask("POST", "/api/v1/messages", "ada", {"queue": "broken", "body": body})
     assert reply.status == 200, reply.body
     at(page, house, "queue/broken")
     page.until("document.querySelectorAll('tbody tr').length === 1")
     page.evaluate("document.querySelector('tbody button').click()")
+    assert page.until("document.querySelector('aside pre')?.textContent") == body  # no JSON of it
     press(page, "Repair and resubmit…")
     fill(page, body='"{price: 1}"', to="audit")
     agree(page, "Put this in its place?")
@@ -215,7 +219,48 @@ def test_keys_step_to_the_next_page_and_all_of_a_page_are_chosen(
     assert page.until(f"{marked}.previousElementSibling === null")
     page.key("Escape")
     page.until(f"{marked} === null")
+    page.evaluate("location.hash = '#/queues'")
+    page.until("document.querySelector('h1').textContent === 'Queues'")
+    page.evaluate("history.back()")
+    page.until("document.querySelector('main').innerText.includes('51 to 60 of 60')")
     assert page.troubles == []
+
+
+def test_a_queue_that_is_deleted_meanwhile_is_told_of(house: HttpHouse, page: Page) -> None:
+    house.put_queue("fleeting")
+    at(page, house, "queue/fleeting")
+    page.until("document.querySelector('main dl')")
+    assert house.ask("DELETE", path_of("fleeting"), "ada").status == 200
+    problem = "document.getElementById('problem').textContent"
+    assert "unknown queue 'fleeting'" in page.until(problem)
+    page.evaluate("location.hash = '#/queues'")
+    page.until(f"document.querySelector('tbody tr') && {problem} === ''")
+    assert {trouble[:23] for trouble in page.troubles} == {"Failed to load resource"}
+    page.events.clear()  # a status of 404 is an error to the browser
+
+
+def test_who_may_read_one_queue_of_two_is_told_so_at_the_other(
+    house: HttpHouse, page: Page, tmp_path: Path
+) -> None:
+    rules = (
+        Rule(frozenset({"mia"}), "orders", frozenset({Permission.READ})),
+        Rule(frozenset({"ada"}), "#", frozenset(Permission)),
+    )
+    strict = HttpHouse(tmp_path, {"ada": ("admin",), "mia": ("monitor",)}, rules)
+    try:
+        for name in ("orders", "secret"):
+            strict.put_queue(name)
+            strict.put(name, b"eggs")
+        at(page, strict, "queue/orders", "mia")
+        page.until("document.querySelectorAll('tbody tr').length === 1")
+        page.evaluate("location.hash = '#/queue/secret'")
+        problem = "document.getElementById('problem').textContent"
+        assert "no permission" in page.until(problem)
+        assert page.evaluate("document.querySelectorAll('tbody tr').length") == 0
+    finally:
+        page.open("about:blank")
+        strict.stop()
+    page.events.clear()  # a status of 403 is an error to the browser
 
 
 def test_queues_are_sorted_by_a_click_and_the_address_has_it(house: HttpHouse, page: Page) -> None:

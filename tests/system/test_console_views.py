@@ -31,6 +31,8 @@ pytestmark = [
 PICTURES = os.environ.get("SPARKSTORE_PICTURES")
 MOST_PICTURE_BYTES = 150_000
 CONFIG = """\
+[broker]
+idle_timeout_s = 600.0
 [[broker.policies]]
 name = "shops"
 match = "orders"
@@ -55,6 +57,7 @@ VIEWS = (
     "queue/orders",
     "exchanges",
     "subscriptions",
+    "streams",
     "policies",
     "users",
     "dead-letters",
@@ -231,6 +234,20 @@ def test_charts_are_zoomed_by_mouse_and_keys_and_the_address_has_it(shop: Shop, 
     page.key("Escape")
     page.until("location.hash.endsWith('?range=a+day')")
     assert page.troubles == []
+
+
+def test_charts_of_times_that_cannot_be_say_why(shop: Shop, page: Page) -> None:
+    """Before history: what is missing; in the future: what to give; no time at all: the default."""
+    notes = "document.querySelector('section p.soft').textContent"
+    for year, text in ((2001, "left out: all before"), (2999, "No charts: query: from is in the")):
+        query = f"from={year}-01-01T00:00:00Z&to={year}-01-02T00:00:00Z"
+        page.open("about:blank")
+        page.open(f"{shop.url}/#/queue/orders?{query}")
+        page.until(f"{notes}.includes({text!r})")
+    page.open("about:blank")
+    page.open(f"{shop.url}/#/queue/orders?from=soon&to=later")
+    page.until("document.querySelectorAll('.chart').length === 3")
+    page.events.clear()  # a status of 400 is an error to the browser
 
 
 def test_times_are_utc_or_local_as_chosen_also_after_a_reload_and_by_an_address(
@@ -438,6 +455,8 @@ def test_a_view_keeps_the_rules_for_eyes_and_screen_readers(
     shop: Shop, page: Page, view: str
 ) -> None:
     open_view(shop, page, view)
+    title = page.evaluate("document.querySelector('h1').textContent")
+    assert page.evaluate("document.title") == f"{title} – sparkstore"
     for scheme, width in (("light", 1100), ("dark", 2560), ("light", 700), ("dark", 360)):
         page.looks(scheme, width)
         assert broken_rules(page) == []

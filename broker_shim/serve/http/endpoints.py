@@ -9,6 +9,7 @@ from broker_shim.serve.http.reports import (
     probes,
     search,
     series,
+    streams,
     subscriptions,
     users,
 )
@@ -53,6 +54,7 @@ _NOUNS = (
     series.ENDPOINTS,
     search.ENDPOINTS,
     consumers.ENDPOINTS,
+    streams.ENDPOINTS,
     subscriptions.ENDPOINTS,
     users.ENDPOINTS,
 )

@@ -13,13 +13,14 @@ import { deadLetters } from "./dead_letters.js";
 import { operations } from "./operations.js";
 import { sql } from "./sql.js";
 import { policies } from "./policies.js";
+import { streams } from "./streams.js";
 import { subscriptions } from "./subscriptions.js";
 import { upkeep } from "./upkeep.js";
 import { users } from "./users.js";
 import { wiring } from "./wiring.js";
 import { useZone, zoneChoice } from "./times.js";
 
-const VIEWS = { overview, queues, queue, connections, operations, upkeep, sql, exchanges: wiring, subscriptions, policies, users, "dead-letters": deadLetters };
+const VIEWS = { overview, queues, queue, connections, operations, upkeep, sql, exchanges: wiring, streams, subscriptions, policies, users, "dead-letters": deadLetters };
 const LOOK_MS = 2000;
 
 let look = null;

@@ -61,6 +61,11 @@ def test_the_page_has_nothing_inline() -> None:
     assert re.findall(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=|javascript:", page) == []
 
 
+def test_a_browser_without_scripts_gets_a_sentence_that_says_what_to_do() -> None:
+    (sentence,) = re.findall(r"<noscript>(.*?)</noscript>", (FOLDER / "index.html").read_text())
+    assert sentence.startswith("This page needs JavaScript: allow it")
+
+
 def test_what_the_page_and_its_scripts_load_is_served(house: HttpHouse) -> None:
     page = house.ask("GET", "/", "mia")
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
