@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import selectors
 import socket
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -48,11 +49,33 @@ _HEADERS = {True: b"\x00\x53\x70\xc0\x02\x01\x41", False: b"\x00\x53\x70\xc0\x02
 """Header sections: durable or not."""
 
 
-def message(size: int, *, durable: bool = True, number: int | None = None) -> bytes:
-    """A message with `size` bytes of data, and with a message id, if it has a number."""
+def message(
+    size: int, *, durable: bool = True, number: int | None = None, have_properties: bool = False
+) -> bytes:
+    """A message with `size` bytes of data, and with a message id, if it has a number.
+
+    With that it may have five application properties, whose values are its own and of one length.
+    """
     named = b"" if number is None else b"\x00\x53\x73\xc0\x0a\x01\x80" + number.to_bytes(8, "big")
+    if have_properties:
+        named += _properties(number or 0)
     data = b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
     return _HEADERS[durable] + named + data
+
+
+def _properties(number: int) -> bytes:
+    """Application properties: an order, a customer, a region, a price and a flag."""
+    values = {
+        "order": b"\xa1\x0eorder-%08d" % (number % 10**8),
+        "customer": b"\x81" + (number * 7919).to_bytes(8, "big"),
+        "region": b"\xa1\x05%05d" % (number % 97),
+        "price": b"\x82" + struct.pack(">d", number / 8),
+        "urgent": (b"\x41", b"\x42")[number % 2],
+    }
+    pairs = b"".join(
+        b"\xa1" + bytes([len(key)]) + key.encode() + value for key, value in values.items()
+    )
+    return b"\x00\x53\x74\xd1" + struct.pack(">II", len(pairs) + 4, 10) + pairs
 
 
 def transfers(count: int, payload: bytes) -> bytes:

@@ -5,6 +5,7 @@
     send x 1, send x 8   persistent messages of 1 KiB, each settled once it is stored; so many
                          connections, each with the broker's credit
     receive              the same messages taken and accepted, 1,000 of credit, one connection
+    own send, receive    messages with an id and five properties of their own, one connection
     send in turn         one connection that waits for each outcome: ms until it came
     receive in turn      credit 1: ms from an acceptance to the next delivery
     0-10 send, receive   the same by AMQP 0-10, one connection: complete once it is stored
@@ -51,6 +52,7 @@ from jobs.benchmarks.amqp_load import (
     send_all,
     send_in_turn,
     transfers,
+    transfers_of,
 )
 from jobs.benchmarks.machine import BUILD, append_and_sync_ms, describe, median, percentile
 
@@ -80,8 +82,17 @@ def warm_up(broker: Listening, count: int, streams: dict[int, list[bytes]], roun
         receive_all(broker.port, "load", count)
 
 
-def measure(broker: Listening, count: int, streams: dict[int, list[bytes]]) -> dict[str, Figure]:
-    """Each phase once; as many messages as were sent by one sender stay."""
+def measure(
+    broker: Listening, count: int, streams: dict[int, list[bytes]], own: bytes
+) -> dict[str, Figure]:
+    """Each phase once; as many messages as were sent by one sender stay.
+
+    Args:
+        broker: Where to.
+        count: How many messages.
+        streams: Those that are alike, by the number of their senders, a stream for each.
+        own: Those that each have their own id and properties.
+    """
     figures: dict[str, Figure] = {}
     for senders, prepared in streams.items():
         share = count // senders
@@ -90,6 +101,10 @@ def measure(broker: Listening, count: int, streams: dict[int, list[bytes]]) -> d
     # What was sent is taken in as many parts as it was sent in.
     with _timed(broker, figures, "receive", count) as took:
         took.append(receive_all(broker.port, "load", count))
+    with _timed(broker, figures, "own send", count) as took:
+        took.append(send_all(broker.port, "own", [own], count))
+    with _timed(broker, figures, "own receive", count) as took:
+        took.append(receive_all(broker.port, "own", count))
     if broker.older_port:
         _measure_older(broker, count, figures)
     return figures
@@ -169,6 +184,7 @@ def main() -> None:
         durable: {n: [transfers(count // n, message(SIZE, durable=durable))] * n for n in (1, 8)}
         for durable in (True, False)
     }
+    own = {durable: _own_stream(count, durable=durable) for durable in (True, False)}
     figures: dict[tuple[str, str], list[Figure]] = defaultdict(list)
     waits: dict[tuple[str, str], list[Waits]] = defaultdict(list)
     in_turn: int = options.in_turn
@@ -178,12 +194,21 @@ def main() -> None:
                 is_durable = name != "broker-j memory"
                 prepared = streams[is_durable]
                 warm_up(broker, count, prepared, options.warm_up)
-                for phase, figure in measure(broker, count, prepared).items():
+                for phase, figure in measure(broker, count, prepared, own[is_durable]).items():
                     figures[name, phase].append(figure)
                 few = transfers(in_turn, message(SIZE, durable=is_durable))
                 for phase, waited in measure_waits(broker, in_turn, few).items():
                     waits[name, phase].append(waited)
     _print(figures, waits, {} if options.no_idle else _idle(names), as_json=options.json)
+
+
+def _own_stream(count: int, *, durable: bool) -> bytes:
+    """So many messages of which no two are alike."""
+    numbered = [
+        message(SIZE, durable=durable, number=number, have_properties=True)
+        for number in range(count)
+    ]
+    return transfers_of(numbered)
 
 
 def _idle(names: list[str]) -> dict[str, float]:
