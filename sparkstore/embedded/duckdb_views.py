@@ -79,9 +79,9 @@ def add_views(
 
 
 def add_events(connection: duckdb.DuckDBPyConnection, root: Root) -> Moment:
-    """Give a connection `sparkstore_events` and `queues`; the moment that both are of.
+    """Give a connection `sparkstore_events`, every record that counts; the moment it is of.
 
-    The first has every record that counts, of any kind.
+    The tables are there by their own names, too, as of that moment.
 
     Raises:
         CorruptData: A table is gone or has no Delta log, or its file is.
@@ -89,7 +89,6 @@ def add_events(connection: duckdb.DuckDBPyConnection, root: Root) -> Moment:
     """
     with _readable(root):
         moment = _at_one_moment(connection, root, None)
-        _create_views(connection, moment, ["queues"], None)
         connection.execute(f"CREATE VIEW sparkstore_events AS {events_text(_values(moment))}")
     connection.execute("SET lock_configuration = true")
     return moment

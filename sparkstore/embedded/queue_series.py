@@ -11,7 +11,7 @@ came before it.
 
 Bounds: `MOST_ROWS` records in the files that are opened, else the series begins later and says so;
 `MOST_STAYS` messages that left, else the age of the oldest is that of one message in so many, since
-they are sorted. A history of 10,000,000 records of one queue took 1.9 s and 400 MiB.
+they are sorted. A history of 10,000,000 records, and 1,000,000 after P, took 2.0 s and 380 MiB.
 """
 
 from __future__ import annotations
@@ -112,7 +112,25 @@ FROM sparkstore_events WHERE kind = 'opened' AND {recent} ORDER BY 1
 """
 """Each generation of a root gives out ids of a range of its own, so its first reservation is told
 by its number: in that epoch another machine began to serve, or a person promoted a replica."""
-_NOW = "SELECT depth, epoch_us(oldest_at) FROM queues WHERE queue = {queue}"
+_NOW = """
+WITH came AS (
+  SELECT message_id, position, "at" FROM sparkstore_state
+  WHERE part = 'entry' AND queue = {queue} AND position > {destroyed}
+  UNION ALL
+  SELECT message_id, position, "at" FROM sparkstore_events
+  WHERE queue = {queue} AND kind = 'enqueued' AND position > {folded} AND position > {destroyed}
+),
+gone AS (
+  SELECT message_id, position FROM sparkstore_events
+  WHERE queue = {queue} AND kind = 'dequeued' AND position > {folded}
+)
+SELECT count(*), epoch_us(min("at"))
+FROM came ANTI JOIN gone ON gone.message_id = came.message_id AND gone.position > came.position
+"""
+"""Not by the view `queues`: it keeps a wide row for each message that came or went since P."""
+_IS_KNOWN = """
+SELECT 1 FROM sparkstore_state WHERE part = 'wiring' AND queue = {queue} AND exchange IS NULL
+"""
 _WHOLE = "SELECT coalesce(max(history_start), 1) FROM sparkstore_state WHERE part = 'meta'"
 _BEGIN = """
 SELECT epoch_us(min("at")) FROM sparkstore_events WHERE position BETWEEN {first} AND {first} + 1000
@@ -146,8 +164,8 @@ def queue_series(root: Root, queue: str, times: SeriesTimes) -> QueueSeries:
         moment = add_events(connection, root)
         ask = _Questions(connection, queue, times)
         left_out = [*_shortened(ask, moment)]
-        lives, now = ask(_LIVES), ask(_NOW)
-        items = _items(ask, lives, now, left_out) if lives or now else []
+        lives = ask(_LIVES)
+        items = _items(ask, lives, moment, left_out) if lives or ask(_IS_KNOWN) else []
         return QueueSeries(items, _marks(ask), left_out)
 
 
@@ -211,10 +229,12 @@ def _later(times: SeriesTimes, at_us: int) -> SeriesTimes:
 def _items(
     ask: _Questions,
     lives: list[tuple[Any, ...]],
-    now: list[tuple[Any, ...]],
+    moment: Moment,
     left_out: list[str],
 ) -> list[dict[str, Any]]:
     times = ask.times
+    destroyed = max((position for kind, position, _ in lives if kind == "destroyed"), default=0)
+    ((depth, waiting_us),) = ask(_NOW, folded=moment.folded, destroyed=destroyed)
     arrived, departed = Counter[int](), defaultdict[int, Counter[str]](Counter)
     ids = list[int]()
     for number, kind, outcome, count, *ends in ask(_COUNTS):
@@ -229,7 +249,6 @@ def _items(
         departed[number][DESTROYED] += count
         ageless = number
     failed = dict(ask(_FAILURES))
-    depth, waiting_us = now[0] if now else (0, None)
     items = list[dict[str, Any]]()
     for number in reversed(range(times.steps)):
         depth += departed[number + 1].total() - arrived[number + 1]

@@ -11,11 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import write_deltalake
 
 from sparkstore.cli.command_line import main
 from sparkstore.cli.queries import limited_process
-from sparkstore.cli.queries.limited_process import LimitedQuestion, answered
+from sparkstore.cli.queries.limited_process import LimitedQuestion, SeriesQuestion, answered
+from sparkstore.core.records import (
+    MessageHeader,
+    ids_reserved,
+    message_dequeued,
+    message_enqueued,
+    opened,
+    queue_created,
+)
 from sparkstore.errors import InvalidRequest
+from sparkstore.tables.rows import to_table
+from tests.support.histories.histories import History, Layers
+from tests.support.roots.roots import build_root
 from tests.support.sql_attempts import FILES, FUNCTIONS, STATEMENTS
 
 VALUES = """SELECT 1 AS a, 2 AS a, 9223372036854775807 AS b, 1.5::DECIMAL(5, 2) AS d,
@@ -27,7 +39,7 @@ def question(root: Path, statement: str, most_s: float = 60) -> LimitedQuestion:
     return LimitedQuestion(str(root), statement, limit=2, most_s=most_s)
 
 
-def run(asked: LimitedQuestion, first: str = "") -> tuple[int, Any]:
+def run(asked: LimitedQuestion | SeriesQuestion, first: str = "") -> tuple[int, Any]:
     """Ask a process of its own, in which something is done first; its exit code and answer."""
     program = f"import sys; from sparkstore.cli.queries import limited_process as it\n{first}\n"
     done = subprocess.run(
@@ -127,3 +139,20 @@ def test_without_duckdb_it_says_what_to_install(template: Path) -> None:
     code, told = run(question(template, "FROM queues"), "sys.modules['duckdb'] = None")
     assert (code, told["error"]) == (limited_process.FAILED, "Unavailable")
     assert told["message"] == "SQL needs duckdb, which pip install sparkstore brings: install it"
+
+
+def test_a_series_of_a_queue_with_many_new_records_fits_into_the_memory(tmp_path: Path) -> None:
+    """A wide row for each message that came or went would not: it takes 300 MiB more."""
+    count = 100_000
+    header = MessageHeader("raw", b"", header_bytes=0, body_bytes=0)
+    records = [opened(1, "w"), ids_reserved(1, 2 * count), queue_created(1, "q", "{}")]
+    records += [message_enqueued(n, "q", n, header, b"") for n in range(1, count + 1)]
+    records += [message_dequeued(count + n, "q", n, "c") for n in range(1, count)]
+    root = build_root(tmp_path / "root", Layers(History([]), 0, 0, 1, 1000))
+    table = to_table(records, first_position=1, epoch=1, segment=0)
+    write_deltalake(str(root.journal), table, mode="append")
+    asked = SeriesQuestion(str(root.path), "q", (1, 2 * count + 1, count), most_s=60)
+    code, found = run(asked, "it.MOST_MEMORY_BYTES = 400 << 20")
+    assert code == 0, found
+    assert [item["depth"] for item in found["items"]] == [count, 1]
+    assert found["left_out"] == []
