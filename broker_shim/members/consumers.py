@@ -74,13 +74,12 @@ class MemberConsumer:
         """Have messages acquired for the member's consumer. See `Consumer.assign`."""
         self._granted += len(message_ids)
         self._under_way += len(message_ids)
-        for message_id in message_ids:
-            self._grants.add(self, message_id)
+        self._grants.add(self, message_ids)
         return len(message_ids)
 
-    def granted(self) -> None:
-        """Count a message that is acquired for it, and told to its member."""
-        self._under_way -= 1
+    def granted(self, count: int) -> None:
+        """Count messages that are acquired for it, and told to its member."""
+        self._under_way -= count
 
     def not_granted(self) -> None:
         """Give back the credit of a message that is not the consumer's, or not now."""

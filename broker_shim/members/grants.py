@@ -32,6 +32,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate, chain, compress
+from operator import not_
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.broker.storage.inbox import Inbox
@@ -39,13 +41,14 @@ from broker_shim.broker.storage.loop import wall_us
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import ENDED, NotNow, StoreError
 from broker_shim.service.members import given_back_step, held_by
-from broker_shim.service.recovery_rows import shown
-from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch, DeltaMessageStore
-from broker_shim.store.interface import Content, Entry, StoredMessage
+from broker_shim.store.granted_run import GrantedRun, as_frame, columns_of
+from broker_shim.store.interface import Content, StoredMessage
 from broker_shim.store.reads import Loaded
 from sparkstore.core import records
+from sparkstore.core.entries import facts_of
 from sparkstore.core.fold import State
+from sparkstore.core.packed_integers import as_range
 from sparkstore.core.records import Kind
 from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.call_values import RecordStep
@@ -65,9 +68,11 @@ def _nothing() -> None:
     """Do nothing: no caller waits for it."""
 
 
-Grant = tuple["MemberConsumer", int]
-_Acquired = tuple["MemberConsumer", int, Entry]
-_Contents = Mapping[int, Content]
+Due = tuple["MemberConsumer", Sequence[int]]
+"""Messages that are to be acquired for a consumer, in their order."""
+_Contents = dict[int, Content]
+_Acquired = tuple["MemberConsumer", Sequence[int], Sequence[Sequence[Any]]]
+"""Messages that were, and what their entries say, as columns."""
 
 
 @dataclass(slots=True)
@@ -76,12 +81,12 @@ class _Round:
 
     Attributes:
         due: Consumers and messages, in order.
-        contents: Header and content of messages that were read for it, by id.
+        contents: Header and content of messages that are to go along, by id.
         is_loading: More is being read.
     """
 
-    due: list[Grant]
-    contents: dict[int, Content] = field(default_factory=dict)
+    due: list[Due]
+    contents: _Contents = field(default_factory=dict)
     is_loading: bool = False
 
 
@@ -91,34 +96,37 @@ class Grants:
     def __init__(self, broker: Broker, store: DeltaMessageStore, inbox: Inbox) -> None:
         self._broker, self._store, self._inbox = broker, store, inbox
         self._calls, self._undelivered = broker.calls, broker.undelivered
-        self._due: list[Grant] = []
+        self._due: dict[MemberConsumer, list[int]] = {}
         self._rounds: deque[_Round] = deque()
 
-    def add(self, consumer: MemberConsumer, message_id: int) -> None:
-        """The queue holds a message for a consumer: acquire it at the end of this turn."""
-        self._due.append((consumer, message_id))
+    def add(self, consumer: MemberConsumer, message_ids: Sequence[int]) -> None:
+        """The queue holds messages for a consumer: acquire them at the end of this turn."""
+        self._due.setdefault(consumer, []).extend(message_ids)
 
     def withdraw(self, consumer: MemberConsumer) -> None:
         """Let messages wait again that are not acquired for a consumer which is gone.
 
         So it is not acquired for nobody, and given back after what came later was handed out.
         """
-        for due in (self._due, *(round_.due for round_ in self._rounds)):
-            withdrawn = [message_id for whose, message_id in due if whose is consumer]
-            due[:] = [grant for grant in due if grant[0] is not consumer]
-            for message_id in withdrawn:
-                self._not_granted(consumer, message_id)
+        withdrawn: list[Due] = [(consumer, self._due.pop(consumer, []))]
+        for round_ in self._rounds:
+            withdrawn += [its for its in round_.due if its[0] is consumer]
+            round_.due = [its for its in round_.due if its[0] is not consumer]
+        self._not_granted(withdrawn)
 
-    def _not_granted(self, consumer: MemberConsumer, message_id: int) -> None:
-        """Let a message be on its queue as the store has it: another member may have taken it."""
-        consumer.not_granted()
-        self._undelivered.not_taken(consumer.queue, message_id)
+    def _not_granted(self, due: Sequence[Due]) -> None:
+        """Let messages be on their queues as the store has them: other members may have some."""
+        for consumer, message_ids in due:
+            for message_id in message_ids:
+                consumer.not_granted()
+                self._undelivered.not_taken(consumer.queue, message_id)
 
     def flush(self) -> None:
         """The end of a turn."""
         if not self._due:
             return
-        round_, self._due = _Round(self._due), []
+        due = [(consumer, as_range(message_ids)) for consumer, message_ids in self._due.items()]
+        round_, self._due = _Round(due), {}
         self._rounds.append(round_)
         self._calls.open_count += 1
         try:
@@ -155,30 +163,30 @@ class Grants:
         self._store.prefetch(wanted, loaded)
 
     def _wanted(self, round_: _Round) -> list[int]:
-        """Choose what is to be read; what is too old is left out, as by any delivery."""
-        wanted, room = [], _FRAME_BYTES
-        now_us, expired = wall_us(), list[Grant]()
-        at_hand = self._store.at_hand([message_id for _consumer, message_id in round_.due])
-        for consumer, message_id in round_.due:
-            entry = self._calls.entry(consumer.queue.name, message_id)
-            if entry is not None and entry.expires_at is not None and entry.expires_at <= now_us:
-                expired.append((consumer, message_id))
-                continue
-            message_bytes = room + 1 if entry is None else entry.message_bytes
-            is_small = message_bytes <= min(_ALONG_BYTES, room)
-            if is_small and consumer.peer.has_room and message_id not in at_hand:
-                wanted.append(message_id)
-                room -= message_bytes
-        if expired:
-            self._leave_out(round_, expired)
-        return wanted
+        """Choose what is to be read, and keep what is in memory; what is too old is left out."""
+        due, round_.due = round_.due, []
+        sizes, now_us = dict[int, int](), wall_us()
+        for consumer, message_ids in due:
+            facts = facts_of(self._calls.entries(consumer.queue.name), message_ids)
+            ends = facts.expires_at
+            if ends.count(None) < len(ends):
+                late = [end is not None and end <= now_us for end in ends]
+                self._leave_out(consumer, [*compress(message_ids, late)])
+                message_ids = [*compress(message_ids, map(not_, late))]  # noqa: PLW2901  # the rest
+                facts = facts_of(self._calls.entries(consumer.queue.name), message_ids)
+            if message_ids:
+                round_.due.append((consumer, message_ids))
+            if consumer.peer.has_room:
+                sizes.update(zip(message_ids, facts.message_bytes, strict=True))
+        small = [message_id for message_id, size in sizes.items() if 0 < size <= _ALONG_BYTES]
+        round_.contents.update(self._store.at_hand(small))
+        absent = [message_id for message_id in small if message_id not in round_.contents]
+        room = accumulate(map(sizes.__getitem__, absent))
+        return [number for number, size in zip(absent, room, strict=True) if size <= _FRAME_BYTES]
 
-    def _leave_out(self, round_: _Round, expired: Sequence[Grant]) -> None:
-        gone = {*expired}
-        round_.due = [grant for grant in round_.due if grant not in gone]
-        self._undelivered.expired(len(expired))
-        for consumer, message_id in expired:
-            self._not_granted(consumer, message_id)
+    def _leave_out(self, consumer: MemberConsumer, message_ids: Sequence[int]) -> None:
+        self._undelivered.expired(len(message_ids))
+        self._not_granted([(consumer, message_ids)])
 
     def _loaded(self, round_: _Round) -> None:
         round_.is_loading = False
@@ -191,12 +199,12 @@ class Grants:
             self._decide(round_)
 
     def _decide(self, round_: _Round) -> None:
-        due = [grant for grant in round_.due if self._broker.serves(grant[0].queue)]
+        due = [its for its in round_.due if self._broker.serves(its[0].queue)]
         acquired: list[_Acquired] = []
-        refused: list[Grant] = []
+        refused: list[tuple[MemberConsumer, int]] = []
         try:
             with self._store.batch(is_observed=False) as batch:
-                for consumer, message_ids in _by_consumer(due).items():
+                for consumer, message_ids in due:
                     self._acquire(batch, consumer, message_ids, acquired, refused)
                 batch.finish(partial(self._completed, acquired, round_.contents))
         except ENDED as error:
@@ -204,7 +212,7 @@ class Grants:
             return
         except StoreError as error:
             _log.warning("nothing is handed out to members now: %s", error)
-            again = partial(self._wait_again, due)
+            again = partial(self._not_granted, due)
             self._broker.again(again)
             return
         self._calls.open_count += 1
@@ -218,7 +226,7 @@ class Grants:
         consumer: MemberConsumer,
         message_ids: Sequence[int],
         acquired: list[_Acquired],
-        refused: list[Grant],
+        refused: list[tuple[MemberConsumer, int]],
     ) -> None:
         """Acquire messages for one consumer, as far as they are to be had.
 
@@ -238,17 +246,15 @@ class Grants:
             batch.take(steps)
         except StoreError as unwritable:
             outcomes = [outcome or unwritable for outcome in outcomes]
-        for message_id, refusal in zip(message_ids, outcomes, strict=True):
-            if refusal is None:
-                entry = batch.machine.entry(queue, message_id)
-                acquired.append((consumer, message_id, entry))
-            else:
-                _log.debug("message %d of %r: %s", message_id, queue, refusal)
-                refused.append((consumer, message_id))
-
-    def _wait_again(self, due: Sequence[Grant]) -> None:
-        for consumer, message_id in due:
-            self._not_granted(consumer, message_id)
+        if any(outcomes):
+            for message_id, refusal in zip(message_ids, outcomes, strict=True):
+                if refusal is not None:
+                    _log.debug("message %d of %r: %s", message_id, queue, refusal)
+                    refused.append((consumer, message_id))
+            message_ids = [*compress(message_ids, map(not_, outcomes))]
+        if message_ids:
+            facts = columns_of(batch.machine.state.queues[queue].entries, message_ids)
+            acquired.append((consumer, message_ids, facts))
 
     def _completed(
         self, acquired: list[_Acquired], contents: _Contents, error: StoreError | None
@@ -263,39 +269,24 @@ class Grants:
         if error is not None:
             self._calls.on_fatal(error)
             return
-        rows_of_peer: dict[MemberConnection, list[tuple[Any, ...]]] = {}
-        back: list[Grant] = []
-        small = [
-            message_id
-            for consumer, message_id, entry in acquired
-            if entry.message_bytes <= _ALONG_BYTES and consumer.peer.has_room
-        ]
-        at_hand = self._store.at_hand(small)
-        for consumer, message_id, entry in acquired:
-            consumer.queue.held_elsewhere(message_id)
-            consumer.granted()
+        runs_of_peer: dict[MemberConnection, list[GrantedRun]] = {}
+        back: list[Due] = []
+        for consumer, message_ids, facts in acquired:
+            for message_id in message_ids:
+                consumer.queue.held_elsewhere(message_id)
+            consumer.granted(len(message_ids))
             if consumer.is_gone:
-                back.append((consumer, message_id))
-            else:
-                content = contents.get(message_id)
-                if content is None and consumer.peer.has_room:
-                    content = at_hand.get(message_id)
-                row = self._row(consumer, message_id, entry, content)
-                rows_of_peer.setdefault(consumer.peer, []).append(row)
-        for peer, rows in rows_of_peer.items():
-            for part in _frames(rows):
-                peer.say(wire.GRANTS, part)
+                back.append((consumer, message_ids))
+                continue
+            along = [*map(contents.get if consumer.peer.has_room else _no_content, message_ids)]
+            headers = [content and content[0] for content in along]
+            bodies = [content and content[1] for content in along]
+            run = GrantedRun(consumer.number, message_ids, facts, headers, bodies)
+            runs_of_peer.setdefault(consumer.peer, []).append(run)
+        for peer, runs in runs_of_peer.items():
+            _say(peer, runs)
         if back:
             self._give_back(back)
-
-    def _row(
-        self,
-        consumer: MemberConsumer,
-        message_id: int,
-        entry: Entry,
-        content: Content | None,
-    ) -> tuple[Any, ...]:
-        return consumer.number, message_id, shown(entry), *(content or (None, None))
 
     def give_back_all_but(self, member: str, kept: Mapping[str, frozenset[int]]) -> None:
         """Release what a member holds in its own name and does not know of.
@@ -364,31 +355,28 @@ class Grants:
         except StoreError as error:
             self._calls.on_fatal(error)
 
-    def _give_back(self, grants: Sequence[Grant]) -> None:
+    def _give_back(self, due: Sequence[Due]) -> None:
         """Release messages whose consumer is gone, and which were never delivered."""
         try:
             with self._store.batch() as batch:
-                for consumer, message_id in grants:
+                for consumer, message_ids in due:
                     queue = consumer.queue.name
                     names = holders_of(consumer.peer.member, consumer.holder)
                     served = batch.machine.state.queues.get(queue)
-                    entry = None if served is None else served.entries.get(message_id)
-                    if entry is not None and entry.acquired_by in names:
-                        step = given_back_step(batch, queue, message_id, entry, failed=False)
-                        batch.take([step])
+                    for message_id in message_ids:
+                        entry = None if served is None else served.entries.get(message_id)
+                        if entry is not None and entry.acquired_by in names:
+                            step = given_back_step(batch, queue, message_id, entry, failed=False)
+                            batch.take([step])
         except NotNow:
-            again = partial(self._give_back, grants)
+            again = partial(self._give_back, due)
             self._broker.again(again)
         except StoreError as error:
             self._calls.on_fatal(error)
 
 
-def _by_consumer(due: Sequence[Grant]) -> dict[MemberConsumer, list[int]]:
-    """Sort what is handed out by who gets it, each in the order of the queue."""
-    ids_of: dict[MemberConsumer, list[int]] = {}
-    for consumer, message_id in due:
-        ids_of.setdefault(consumer, []).append(message_id)
-    return ids_of
+def _no_content(_message_id: int) -> None:
+    """Send nothing along: the member asks for it."""
 
 
 def holders_of(member: str, holder: str) -> set[str]:
@@ -410,15 +398,13 @@ def hold_what_is_acquired(broker: Broker, state: State) -> None:
                     dispatch.groups.held(message_id, entry.acquired_by)
 
 
-def _frames(rows: list[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
-    """Part rows into frames that are not too large."""
-    parts: list[list[tuple[Any, ...]]] = [[]]
-    size = 0
-    for row in rows:
-        row_bytes = 200 + len(row[4] or b"") + (0 if row[3] is None else row[3].header_bytes)
-        if parts[-1] and size + row_bytes > _FRAME_BYTES:
-            parts.append([])
-            size = 0
-        parts[-1].append(row)
-        size += row_bytes
-    return parts
+def _say(peer: MemberConnection, runs: Sequence[GrantedRun]) -> None:
+    """Tell a member what it is granted, in frames that are not too large."""
+    frame, size = list[GrantedRun](), 0
+    for more, part in chain.from_iterable(run.parts(_FRAME_BYTES) for run in runs):
+        if frame and size + more > _FRAME_BYTES:
+            peer.say(*as_frame(frame, peer.version))
+            frame, size = [], 0
+        frame.append(part)
+        size += more
+    peer.say(*as_frame(frame, peer.version))

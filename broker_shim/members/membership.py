@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
-from typing import Any
 
 from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.storage.inbox import Inbox
@@ -30,7 +29,8 @@ from broker_shim.members.wiring_rows import Row, applied, forget_others
 from broker_shim.selectors import Selector
 from broker_shim.service.dispatcher import MOST_LOOKED
 from broker_shim.store import protocol as wire
-from broker_shim.store.interface import MessageHeader, StoredMessage
+from broker_shim.store.granted_run import GrantedRun, runs_of
+from broker_shim.store.interface import Entry
 from broker_shim.store.remote.pending_requests import Answer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from broker_shim.store.remote.wiring_barrier import as_it_is
@@ -321,27 +321,25 @@ class Membership:
             self._store.say(wire.SEEN)
         self._seen_late = 0
 
-    def _grants(self, body: wire.Body) -> None:
-        by_number: dict[int, list[tuple[Any, ...]]] = {}
-        for row in body:
-            by_number.setdefault(row[0], []).append(row)
-        for number, rows in by_number.items():
-            subscription = self._by_number.get(number)
+    def _grants(self, body: wire.Body, kind: int = wire.GRANTED) -> None:
+        for run in runs_of(kind, body):
+            subscription = self._by_number.get(run.subscription)
             if subscription is not None:
-                self._granted(subscription, rows)
+                self._granted(subscription, run)
                 continue
-            for row in rows:
-                self._give_back(number, row[1])
+            for message_id in run.message_ids:
+                self._give_back(run.subscription, message_id)
 
-    def _granted(self, subscription: _Subscription, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _granted(self, subscription: _Subscription, run: GrantedRun) -> None:
         """Hand a consumer all that a frame grants it: what goes together is sent together."""
-        consumer, granted = subscription.consumer, subscription.queue.granted
-        for _number, message_id, shown, header, content in rows:
-            granted[message_id] = granted_entry(shown, consumer.holder)
-            if header is not None:
-                self._store.came_along(StoredMessage(message_id, MessageHeader(*header), content))
-        subscription.received += len(rows)
-        left = [row[1] for row in rows]
+        consumer, message_ids, count = subscription.consumer, run.message_ids, len(run.message_ids)
+        *about, delivery_counts, details = run.facts
+        held = [consumer.holder] * count, delivery_counts, details
+        entries = zip(message_ids, map(Entry, *about, *held), strict=True)
+        subscription.queue.granted.update(entries)
+        self._store.came_along(run)
+        subscription.received += count
+        left = message_ids
         while left:  # it is told no more often how many it may have, so it takes them all
             left = left[consumer.assign(left) :]
 
@@ -407,7 +405,8 @@ class Membership:
 
     _ACTS: Mapping[int, Callable[[Membership, wire.Body], None]] = {
         wire.CHANGES: _changes,
-        wire.GRANTS: _grants,
+        wire.GRANTS: partial(_grants, kind=wire.GRANTS),
+        wire.GRANTED: _grants,
         wire.ENDED: _ended,
         wire.CAUGHT_UP: _caught_up,
         wire.LOOKED: _looked,

@@ -36,4 +36,4 @@ class MemberObserver:
                 applied(self._broker, row_of(record))
                 self._stream.add(row_of(record), None)
             else:
-                self._broker.observer.took(record)
+                self._broker.observer.took(step.run)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.service.recovery_rows import shown
+from broker_shim.store.granted_run import shown
 from broker_shim.store.interface import Entry
 
 Looked = tuple[list[tuple[int, tuple[object, ...]]], list[int]]

@@ -20,6 +20,7 @@ from broker_shim.service.outbox import Outbox
 from broker_shim.store import protocol as wire
 from broker_shim.store.branch_store import BranchFacts, Xid
 from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.granted_run import shown
 from broker_shim.store.protocol import Body
 from sparkstore.core.state_machine.publications import published
 from sparkstore.core.xids import xid_bytes, xid_from
@@ -165,7 +166,7 @@ def _link(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
         if link is None:
             return iter([(None, [], [])])
         held = [
-            (name, message_id, recovery.shown(entry))
+            (name, message_id, shown(entry))
             for name, queue in machine.state.queues.items()
             for message_id, entry in queue.entries.marked()
             if entry.acquired_by == text

@@ -137,19 +137,6 @@ def shown_link(detail: str) -> str:
     return as_json({name: value for name, value in link.items() if name != MEMBER})
 
 
-def shown(entry: Entry) -> tuple[Any, ...]:
-    """An entry without its holder, as GRANTS and LINK tell it."""
-    return (
-        entry.position,
-        entry.at,
-        entry.priority,
-        entry.expires_at,
-        entry.message_bytes,
-        entry.delivery_count,
-        entry.detail,
-    )
-
-
 def _parts(items: Iterable[tuple[int, Entry]]) -> Iterator[list[tuple[int, Entry]]]:
     walk = iter(items)
     while part := [*islice(walk, PART)]:

@@ -7,7 +7,7 @@ number. So a log that was cut off anywhere (SIGKILL) holds all of a request or n
 that is recovered from it says which was the last. A request that leaves no record is decided again
 after that, and says the same: it only made sure of something, or was transient.
 
-In a batch (BATCH) each message is a request with a number, a record and, if refused, a refusal
+In a batch (BATCH, RUN) each message is a request with a number, a record and, if refused, a refusal
 of its own, in the order of the numbers. So the same holds of each. A log that was cut off within a
 batch has a first part of it, whole. Of a batch that comes again the numbers up to the last one
 decided are told, and the rest is decided.
@@ -86,8 +86,9 @@ class MemberRequests:
         try:
             for kind, body in frames:
                 request = _check_request(kind, body)
-                if kind == wire.BATCH:
-                    through = max(through, self._take_batch(batch, body, last, refusals))
+                if kind in {wire.BATCH, wire.RUN}:
+                    part = batch_request.part_of(kind, body)
+                    through = max(through, self._take_batch(batch, part, last, refusals))
                     last = max(last, through)
                     continue
                 if request <= last:
@@ -127,9 +128,10 @@ class MemberRequests:
             self._decisions.end(opened, commit=False)
         self._open.clear()
 
-    def _take_batch(self, batch: Batch, body: Body, last: int, refusals: list[Refusal]) -> int:
-        """Decide those requests of BATCH that are not decided yet; the number of its last one."""
-        part = batch_request.part_of(body)
+    def _take_batch(
+        self, batch: Batch, part: batch_request.Part, last: int, refusals: list[Refusal]
+    ) -> int:
+        """Decide those requests of a part that are not decided yet; the number of its last one."""
         count = len(part.message_ids)
         done = min(max(last - part.first + 1, 0), count)
         if done:
@@ -340,11 +342,13 @@ _BODIES: Mapping[int, tuple[type, ...]] = {
     wire.FORGET: (int, bytes),
     wire.PUBLISH: (int, str, int, tuple),
     wire.BATCH: (int, tuple, tuple, tuple),
+    wire.RUN: (int, tuple, int, int, tuple, tuple),
 }
 _ALSO: Mapping[int, Sequence[tuple[type, ...]]] = {
     wire.END: ((int, int, bool),),
     wire.PREPARE: ((int, int, bytes, tuple),),
     wire.BATCH: ((int, tuple, tuple, type(None)),),
+    wire.RUN: ((int, tuple, int, int, type(None), type(None)),),
     wire.PUBLISH: ((int, str, int, tuple, str),),
 }
 _BUILDS = {wire.OPEN, wire.ADD, wire.PIECE}

@@ -24,6 +24,7 @@ from broker_shim.spark_sink.sink_settings import service_address
 from broker_shim.spark_sink.task_store import service_token
 from broker_shim.spark_tickets.ticket_settings import TicketSettings
 from broker_shim.store import protocol as wire
+from broker_shim.store.granted_run import runs_of
 from broker_shim.store.interface import MessageHeader, StoredMessage
 from broker_shim.store.protocol import SeenRoot
 from broker_shim.store.remote.greeting import MemberIdentity
@@ -333,10 +334,11 @@ class TicketStore:
                 self._changed.notify_all()
 
     def _took(self, taking: _Taking, kind: int, body: wire.Body) -> None:
-        if kind == wire.GRANTS:
+        if kind in {wire.GRANTS, wire.GRANTED}:
             held = self.held.setdefault(taking.ticket, {})
-            for number, message_id, entry, *content in body:
-                if number == taking.number:
+            for run in runs_of(kind, body):
+                rows = run.rows() if run.subscription == taking.number else ()
+                for _number, message_id, entry, *content in rows:
                     position, _at, _priority, _expires_at, size, delivery_count, _detail = entry
                     along = taking.along(message_id, size, content)
                     message = TicketMessage(message_id, delivery_count, size, position > 0, along)

@@ -16,7 +16,7 @@ from broker_shim.store.memory import now_us
 from broker_shim.store.settlement_times import SettlementTimes
 from sparkstore.config import StoreConfig
 from sparkstore.core.records import Run, rows_of
-from sparkstore.core.state_machine.call_values import RecordStep, Transaction, singles_of
+from sparkstore.core.state_machine.call_values import RecordStep, Transaction
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.log.log_metrics import LogBacklog, LogMetrics
 from sparkstore.log.start import open_log
@@ -72,7 +72,7 @@ class Batch:
         self.machine.apply(steps, self._position)
         self._position += rows_of(kept)
         if self._observer is not None:
-            self._steps += singles_of(steps)
+            self._steps += steps
 
     def take_enqueued(self, step: RecordStep) -> None:
         """Take a single enqueue as `take` does, by a shorter way: it is the hottest call."""

@@ -1,4 +1,4 @@
-"""The store protocol, version 4: bytes in, frames out, and back. Pure: no socket, no clock.
+"""The store protocol, version 5: bytes in, frames out, and back. Pure: no socket, no clock.
 
     frame     u32  length of what follows, big-endian: 1 ..= max_frame_bytes
               u8   type
@@ -86,6 +86,11 @@
                                                       any below the last
      31 PUBLISHED [read, name]                        ANSWER [read, true, batch]: the last one of a
                                                       stream, -1 before the first
+     32 RUN      [request, record, first_id, count, headers, bodies]
+                                                      from version 5: a BATCH of messages whose ids
+                                                      rise by one. headers: of `enqueued` one for
+                                                      each, or one that all share; else nil, as
+                                                      bodies
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests, generation, position]
@@ -106,6 +111,11 @@
                                                       nothing is acquired; and the place after them
     139 ASKED    [number, text]                       an administrator asks a member that watches:
                                                       JSON, as on the control socket
+    140 GRANTED  [[subscription, [message_id, …], [column, …], headers, contents], …]
+                                                      from version 5: GRANTS of one subscription
+                                                      together. A column for each value of `entry`;
+                                                      of these, of headers and of contents: one for
+                                                      each message, or one that all of them share
 
     row       [kind, queue, exchange, binding_key, detail], as of a record; for `attached` the link
               is the binding key: it is another member's from now on
@@ -152,6 +162,7 @@ numbered by the client as it likes, for one connection. `error` is a class of `s
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -162,7 +173,9 @@ from broker_shim import errors
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.core.xids import is_branch_holder
 
-VERSION = 4
+VERSION = 5
+OLDEST_VERSION = 4
+"""Of a peer: it is answered, and asked, in the frames of the older one of two."""
 MAX_FRAME_BYTES = 8 << 20
 MAX_HELLO_BYTES = 4096
 """Of a frame before WELCOME: what a stranger says is neither kept nor read at any length."""
@@ -180,9 +193,11 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
     1, 15
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
-PREPARE, DECIDE, BRANCHES, LOOK, FORGET, BATCH, ORDER, TOLD, PUBLISH, PUBLISHED = range(22, 32)
+PREPARE, DECIDE, BRANCHES, LOOK, FORGET, BATCH, ORDER, TOLD, PUBLISH, PUBLISHED, RUN = range(22, 33)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
-LOOKED, ASKED = 138, 139
+LOOKED, ASKED, GRANTED = 138, 139, 140
+
+_SERVICE_VERSION = re.compile(r"this service version (\d{1,9})")
 
 Body = tuple[Any, ...]
 Frame = tuple[int, Body]
@@ -286,10 +301,24 @@ class Decoder:
 
 
 def request_count(frame: Frame) -> int:
-    """Count the requests in a frame, well formed or not: each message of BATCH is one."""
+    """Count the requests in a frame, well formed or not: each message of BATCH or RUN is one."""
     kind, body = frame
-    is_many = kind == BATCH and len(body) == 4 and type(body[2]) is tuple
-    return len(body[2]) if is_many else 1
+    if kind == BATCH and len(body) == 4 and type(body[2]) is tuple:
+        return len(body[2])
+    is_run = kind == RUN and len(body) == 6 and type(body[3]) is int
+    return min(max(body[3], 1), MAX_BATCH) if is_run else 1
+
+
+def as_batch(frame: bytes) -> bytes:
+    """The frame as a service of version 4 takes it: a RUN as the BATCH that says the same."""
+    if frame[_HEAD_BYTES - 1] != RUN:
+        return frame
+    unpacked = msgpack.unpackb(memoryview(frame)[_HEAD_BYTES:], use_list=False)
+    request, record, first, count, headers, bodies = unpacked
+    contents = None
+    if bodies is not None:
+        contents = [*zip(headers * count if len(headers) == 1 else headers, bodies, strict=False)]
+    return frame_packer()(BATCH, (request, record, [*range(first, first + count)], contents))
 
 
 def error_of(name: str, message: str) -> StoreError:
@@ -343,6 +372,7 @@ class Hello(NamedTuple):
         former_host: Identity that the root may have been left with, which `host` takes over.
         seen: What an earlier connection of this incarnation has seen of its root.
         lease_s: How long it keeps what it holds when it is gone; None: as the service is set.
+        version: Of the protocol, which it speaks.
     """
 
     member: str
@@ -353,6 +383,7 @@ class Hello(NamedTuple):
     former_host: str | None = None
     seen: SeenRoot | None = None
     lease_s: int | None = None
+    version: int = VERSION
 
 
 def check_member_name(name: str) -> None:
@@ -369,6 +400,17 @@ def check_lease(lease_s: int) -> None:
         raise InvalidRequest(f"a lease is 1 to {MOST_LEASE_S} seconds, not {lease_s}")
 
 
+def _is_spoken(version: object) -> bool:
+    return type(version) is int and OLDEST_VERSION <= version <= VERSION
+
+
+def older_version(refusal: StoreError) -> int | None:
+    """Find the version that a service speaks which refused HELLO as too new; None: we do not."""
+    named = _SERVICE_VERSION.search(str(refusal))
+    version = None if named is None else int(named[1])
+    return version if _is_spoken(version) and version != VERSION else None
+
+
 def hello_of(frame: Frame) -> Hello:
     """The first frame of a connection.
 
@@ -379,7 +421,7 @@ def hello_of(frame: Frame) -> Hello:
     if kind != HELLO:
         message = f"the first frame must be HELLO (type {HELLO}), not type {kind}"
         raise InvalidRequest(message)
-    if not body or body[0] != VERSION:
+    if not body or not _is_spoken(body[0]):
         spoken = body[0] if body and type(body[0]) is int else "none"  # nothing else is repeated
         message = (
             f"the client speaks version {spoken} of the store protocol, this service version"
@@ -391,7 +433,7 @@ def hello_of(frame: Frame) -> Hello:
     if is_short or len(body) not in {6, 7, 8, 9} or not _fits(body[1:], said_types):
         message = "HELLO is [version, member, incarnation, host, exclusive, token,"
         raise InvalidRequest(f"{message} (former host, (seen, (lease)))]")
-    hello = Hello(*body[1:])
+    hello = Hello(*body[1:])._replace(version=body[0])
     if hello.seen is not None:
         hello = hello._replace(seen=_seen_of(hello.seen))
     if hello.lease_s is not None:
@@ -428,6 +470,7 @@ class Welcome(NamedTuple):
         max_waiting_requests: How many may be unanswered.
         generation: Of the root; each promotion of a replica raises it.
         position: Of the newest record that was decided before this.
+        version: Of the protocol, in which both speak.
     """
 
     last_request: int
@@ -438,6 +481,7 @@ class Welcome(NamedTuple):
     max_waiting_requests: int
     generation: int
     position: int
+    version: int = VERSION
 
 
 def welcome_of(body: Body) -> Welcome:
@@ -446,7 +490,7 @@ def welcome_of(body: Body) -> Welcome:
     Raises:
         InvalidRequest: It is of another version, or not well formed.
     """
-    if not body or body[0] != VERSION:
+    if not body or not _is_spoken(body[0]):
         message = (
             f"the service speaks version {body[0] if body else None!r} of the store protocol, this"
             f" client version {VERSION}: install the same release on both sides"
@@ -454,7 +498,7 @@ def welcome_of(body: Body) -> Welcome:
         raise InvalidRequest(message)
     if len(body) != 9 or not _fits(body[1:], (int, str, str, tuple, int, int, int, int)):
         raise InvalidRequest("the service's WELCOME is not well formed")
-    return Welcome(*body[1:])
+    return Welcome(*body[1:])._replace(version=body[0])
 
 
 def _fits(values: Body, types: Sequence[Any]) -> bool:

@@ -198,6 +198,14 @@ class EntryChunk:
         details = [held and held[2] for held in map(held_of, range(start, end))]
         return columns[1].part(start, end), ends, columns[4].part(start, end), details
 
+    def columns(self, start: int, end: int) -> tuple[Iterable[Any], ...]:
+        """Tell entries as `Columns`, but for who holds them."""
+        ats, ends, sizes, details = self.facts(start, end)
+        positions, priorities = self._columns[0], self._columns[2]
+        counts = [held[1] if held else 0 for held in map(self.held.get, range(start, end))]
+        about = ats, priorities.part(start, end), ends, sizes
+        return (positions.part(start, end), *about, counts, details)
+
     def free_until(self, start: int, end: int, holder: str | None) -> int:
         """Find where the entries end that are there, are kept, and that nobody else holds."""
         gone = self.is_there.find(0, start, end)

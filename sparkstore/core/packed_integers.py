@@ -150,3 +150,12 @@ def _packed(
         if span <= limit:
             return least, array(code, [value - least for value in values]), count
     return 0, [*values], count
+
+
+def as_range(message_ids: Sequence[int]) -> Sequence[int]:
+    """Return ids as a range, if each is one more than the one before: its parts cost nothing."""
+    first, count = message_ids[0], len(message_ids)
+    is_run = message_ids[-1] == first + count - 1 and [*message_ids] == [
+        *range(first, first + count)
+    ]
+    return range(first, first + count) if is_run else message_ids

@@ -238,8 +238,8 @@ class MembersMachine(RuleBasedStateMachine):
             return int(body[0])
         if kind == wire.CAUGHT_UP:
             member.caught_up = body[1]
-        elif kind == wire.GRANTS:
-            for _number, message_id, *_ in body:
+        elif kind == wire.GRANTED:
+            for message_id in (message_id for run in body for message_id in run[1]):
                 assert message_id in self.there - self.settled
                 assert not any(message_id in each.held for each in self.members.values())
                 member.held.add(message_id)

@@ -20,6 +20,7 @@ from broker_shim.service.requests import BatchDecision, MemberRequests, refusals
 from broker_shim.service.service_metrics import ServiceMetrics
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
+from broker_shim.store.remote.batches import EachFrame
 from broker_shim.store.remote.pending_requests import PendingRequests, Waiting
 from broker_shim.store.settlement_times import SettlementTimes
 from sparkstore.core import fold
@@ -100,7 +101,10 @@ def _ready() -> _Service:
     return service
 
 
-_ids = st.lists(st.integers(0, _IDS + 1), min_size=1, max_size=6)
+_ids = st.one_of(
+    st.lists(st.integers(0, _IDS + 1), min_size=1, max_size=6),
+    st.tuples(st.integers(0, _IDS), st.integers(1, 8)).map(lambda at: [*range(at[0], sum(at))]),
+)
 _queue = st.sampled_from(["kept", "kept", "kept", "unknown"])
 _holder = st.sampled_from(["me", "you"])
 _outcome = st.sampled_from([None, '{"outcome": "rejected"}', "no JSON"])
@@ -120,7 +124,7 @@ _steps = st.one_of(
     st.tuples(st.just("ask"), _records, _ids),
     st.tuples(st.just("decide"), st.integers(1, 3)),
     st.tuples(st.just("tell")),
-    st.tuples(st.just("lose"), st.none()),
+    st.tuples(st.just("lose"), st.none(), st.sampled_from([4, 5])),
     st.tuples(st.just("kill"), st.integers(1, 3), st.integers(0, 8)),
     st.tuples(st.just("kill"), st.integers(1, 3), st.integers(0, 8)),
 )
@@ -131,6 +135,7 @@ class _Member:
 
     def __init__(self) -> None:
         self.service = _ready()
+        self._version = wire.VERSION
         self.requests = PendingRequests()
         self.outcomes: dict[int, StoreError | None] = {}
         self._pack, self._decoder = wire.frame_packer(), wire.Decoder()
@@ -144,14 +149,17 @@ class _Member:
         there = state.members.get("m")
         last = 0 if there is None else there.last_request
         refusals = refusals_of(state, "m", 0, last)
-        self._tell(self.requests.welcome(wire.Welcome(last, "i", "root", refusals, 1, 1, 1, 0)))
+        root = ("i", "root", refusals, 1, 1, 1, 0)
+        self._tell(self.requests.welcome(wire.Welcome(last, *root, self._version)))
 
     def ask(self, record: Record, message_ids: Sequence[int]) -> None:
         first, answers = self.requests.next_request, [None] * len(message_ids)
-        contents = None
+        columns: Any = ()
         if record.kind is Kind.ENQUEUED:
-            contents = [*map(_content, message_ids)]
-        frame = self._pack(wire.BATCH, (first, record, message_ids, contents))
+            columns = zip(*map(_content, message_ids), strict=True)
+        asked = EachFrame(record, 0, message_ids, *columns)
+        kind, body = asked.asked(takes_runs=self._version == wire.VERSION)
+        frame = self._pack(kind, (first, *body))
 
         def told(error: StoreError | None) -> None:
             for number, answer in enumerate(answers, first):
@@ -179,8 +187,12 @@ class _Member:
         self.decide(count)
         self.lose(kept)
 
-    def lose(self, kept: int | None) -> None:
-        """Lose the connection; with a number, the service is killed, which had written so many."""
+    def lose(self, kept: int | None, version: int = wire.VERSION) -> None:
+        """Lose the connection; with a number, the service is killed, which had written so many.
+
+        The next one may be of an earlier release.
+        """
+        self._version = version
         self._under_way, self._decided = [], []
         if kept is not None:
             self.service = _Service(self.service.log.records[: self._durable + kept])

@@ -11,6 +11,7 @@ from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.messages.hold import Hold, Messages
 from broker_shim.store.interface import Content, Entry, MessageHeader
 from sparkstore.core.entries import EntryFacts, facts_of
+from sparkstore.core.packed_integers import as_range
 
 _Mark = TypeVar("_Mark")
 
@@ -146,9 +147,7 @@ def taken(
         most_bytes: So much comes into memory, and one message more; the others are left.
         is_again: Of a run of one: its client was sent it before.
     """
-    first, count = message_ids[0], len(message_ids)
-    if [*message_ids] == [*range(first, first + count)]:  # as most, and its parts cost nothing
-        message_ids = range(first, first + count)
+    message_ids = as_range(message_ids)
     facts = facts_of(entries, message_ids)
     are_large = [not whole and size > STAGED_BYTES for size in facts.message_bytes]
     runs, at, left = list[TakenRun](), 0, most_bytes

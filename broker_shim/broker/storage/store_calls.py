@@ -35,7 +35,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from sparkstore.core.entries import Entries
-from sparkstore.core.records import Record
+from sparkstore.core.records import Run
 from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.core.state_machine.room import LastValue
 from sparkstore.operations.bulk import Dequeue, Enqueue
@@ -87,7 +87,7 @@ class StoreCalls:
 
     def watch_dropped(
         self,
-        took: Callable[[Record], None],
+        took: Callable[[Run], None],
         last_value: LastValue,
     ) -> None:
         """Tell, on the loop, of each record that takes a message off a full queue to make room.
@@ -95,7 +95,7 @@ class StoreCalls:
         Of a store in this process, for calls of its own; what members do their observer is told.
 
         Args:
-            took: Gets the record.
+            took: Gets the records.
             last_value: Tells the store what a message would replace, on any thread; see
                 `LastValueQueues.last_value`.
         """
@@ -103,7 +103,7 @@ class StoreCalls:
 
         def dropped(steps: Sequence[RecordStep]) -> None:
             for step in steps:
-                took(step.record)
+                took(step.run)
 
         if queues is not None:
             queues.on_dropped = partial(self._inbox.post, dropped)

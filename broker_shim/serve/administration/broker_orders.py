@@ -70,7 +70,7 @@ class BrokerOrders:
 
             def took(steps: Sequence[RecordStep]) -> None:
                 for step in steps:
-                    broker.observer.took(step.record)
+                    broker.observer.took(step.run)
 
             if order.act is BranchAct.FORGET:
                 broker.calls.forget_branch(xid_of(order.xid), done)

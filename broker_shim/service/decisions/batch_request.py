@@ -1,4 +1,4 @@
-"""The meaning of BATCH: one record for many messages, every one a request of its own. Pure.
+"""The meaning of BATCH and RUN: one record for many messages, each a request of its own. Pure.
 
 Each is decided as if it came alone, in order. What is decided together is what cannot change one
 another: messages that a batch names twice are decided one after the other (`parts_of`). A refusal
@@ -8,7 +8,7 @@ cut off, all numbers up to the last one that is there are decided, and their ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
@@ -35,19 +35,21 @@ Refuse = Callable[[int, StoreError], list[RecordStep]]
 
 
 class Part(NamedTuple):
-    """Some requests of one BATCH.
+    """Some requests of one BATCH or RUN.
 
     Attributes:
         first: The number of the first of them.
         record: For each of them, without id and content.
         message_ids: The message of each, none twice but in what has just come off the wire.
-        contents: Header and body of each, if it is `enqueued`.
+        headers: The header of each, if it is `enqueued`; equal neighbours are one object.
+        bodies: The content of each, if it is `enqueued`.
     """
 
     first: int
     record: Fields
-    message_ids: tuple[int, ...]
-    contents: tuple[tuple[Any, Any], ...] | None
+    message_ids: Sequence[int]
+    headers: Sequence[Any]
+    bodies: Sequence[Any]
 
     def at(self, index: int) -> Fields:
         """The whole record of one.
@@ -55,55 +57,90 @@ class Part(NamedTuple):
         Raises:
             InvalidRequest: It is none that a client may send.
         """
-        content = self.record[_CONTENT] if self.contents is None else self.contents[index]
+        content = self.record[_CONTENT]
+        if self.bodies:
+            content = self.headers[index], self.bodies[index]
         before, after = self.record[_BEFORE_ID], self.record[_AFTER_ID]
         rest = self.record[_AFTER_CONTENT]
         return check_record((*before, self.message_ids[index], *after, *content, *rest))
 
     def from_(self, start: int, end: int | None = None) -> Part:
         """Cut the part to its requests from an index on."""
-        contents = None if self.contents is None else self.contents[start:end]
-        return Part(self.first + start, self.record, self.message_ids[start:end], contents)
+        first, part = self.first + start, slice(start, end)
+        columns = self.message_ids[part], self.headers[part], self.bodies[part]
+        return Part(first, self.record, *columns)
 
 
-def part_of(body: Body) -> Part:
-    """Read the body of a BATCH; its record and contents are looked at as they are decided.
+def part_of(kind: int, body: Body) -> Part:
+    """Read the body of a BATCH or RUN; its record and contents are looked at as they are decided.
 
     Raises:
         InvalidRequest: It is not what the protocol says.
     """
-    part = Part(*body)
-    record, message_ids, contents = part[1:]
-    is_right = (
-        0 < len(message_ids) <= wire.MAX_BATCH
-        and part.first + len(message_ids) - 1 <= MAX_NUMBER
-        and all(type(i) is int and 0 <= i <= MAX_NUMBER for i in message_ids)
-        and len(record) == _FIELDS
-        and type(record[0]) is int
-        and record[0] in _KINDS
-        and record[3] is record[7] is record[8] is None
-        and (contents is not None) == (record[0] == Kind.ENQUEUED)
-    )
-    if is_right and contents is not None:
-        is_right = len(contents) == len(message_ids)
-        is_right = is_right and all(type(pair) is tuple and len(pair) == 2 for pair in contents)
-    if not is_right:
-        message = f"the body of a frame of type {wire.BATCH} is not what the protocol says"
+    part = _run_of(body) if kind == wire.RUN else _batch_of(body)
+    if part is None or not _is_right(part):
+        message = f"the body of a frame of type {kind} is not what the protocol says"
         raise InvalidRequest(message)
     return part
 
 
+def _batch_of(body: Body) -> Part | None:
+    """Read a BATCH, but for what `_is_right` looks at."""
+    first, record, message_ids, contents = body
+    if not all(type(i) is int and 0 <= i <= MAX_NUMBER for i in message_ids):
+        return None
+    if contents is None:
+        return Part(first, record, message_ids, (), ())
+    if not all(type(pair) is tuple and len(pair) == 2 for pair in contents):
+        return None
+    headers, before = list[Any](), None
+    for header, _body in contents:
+        if header != before or header is None:
+            before = header
+        headers.append(before)
+    return Part(first, record, message_ids, headers, [body for _header, body in contents])
+
+
+def _run_of(body: Body) -> Part | None:
+    """Read a RUN, but for what `_is_right` looks at: it may lie about its lengths."""
+    first, record, first_id, count, headers, bodies = body
+    if not (first_id >= 0 and 0 < count <= wire.MAX_BATCH and first_id + count - 1 <= MAX_NUMBER):
+        return None
+    message_ids = range(first_id, first_id + count)
+    if headers is None or bodies is None:
+        return Part(first, record, message_ids, (), ()) if headers is bodies else None
+    if len(headers) == 1:
+        headers *= count
+    return Part(first, record, message_ids, headers, bodies)
+
+
+def _is_right(part: Part) -> bool:
+    """True if there are as many of each as there are requests, and the record is one for many."""
+    first, record, message_ids, headers, bodies = part
+    count = len(message_ids)
+    return (
+        0 < count <= wire.MAX_BATCH
+        and first + count - 1 <= MAX_NUMBER
+        and len(record) == _FIELDS
+        and type(record[0]) is int
+        and record[0] in _KINDS
+        and record[3] is record[7] is record[8] is None
+        and len(headers) == len(bodies) == (count if record[0] == Kind.ENQUEUED else 0)
+    )
+
+
 def parts_of(part: Part) -> Iterator[Part]:
     """Part a batch, in order, so that each part names no message twice."""
-    if len(set(part.message_ids)) == len(part.message_ids):
+    ids = part.message_ids
+    if type(ids) is range or len(set(ids)) == len(ids):
         yield part
     else:
-        yield from (part.from_(index, index + 1) for index in range(len(part.message_ids)))
+        yield from (part.from_(index, index + 1) for index in range(len(ids)))
 
 
 def decided(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> list[RecordStep]:
     """The steps of requests that name no message twice; the last of each names its request."""
-    if part.contents is not None:
+    if part.bodies:
         return _enqueued(decisions, part, member, refuse)
 
     def one(index: int, _message_id: int) -> list[RecordStep]:
@@ -137,20 +174,19 @@ def _enqueued(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> 
     def refused(index: int, refusal: StoreError) -> list[RecordStep]:
         return refuse(part.first + index, refusal)
 
-    contents = part.contents or ()
     try:
         record = check_record(part.at(0))
-        plain = record[_DETAIL] is None and all(type(header) is tuple for header, _ in contents)
+        is_plain = record[_DETAIL] is None and all(type(header) is tuple for header in part.headers)
     except InvalidRequest:
-        plain = False
-    messages = [
-        (message_id, _new(MessageHeader, header) if plain else None, body)
-        for message_id, (header, body) in zip(part.message_ids, contents, strict=True)
-    ]
+        is_plain = False
+    headers: list[MessageHeader | None] = [None] * len(part.bodies)
+    if is_plain:
+        made = {id(header): _new(MessageHeader, header) for header in part.headers}
+        headers = [made[id(header)] for header in part.headers]
     origin, most_bytes = RequestOrigin(member, part.first), decisions.max_message_bytes
-    queue = record[_QUEUE] if plain else None
+    queue, contents = record[_QUEUE] if is_plain else None, (headers, part.bodies)
     return batches.enqueue_given(
-        decisions.machine, messages, queue, most_bytes, one, refused, origin
+        decisions.machine, part.message_ids, contents, queue, most_bytes, one, refused, origin
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete, OnEachComplete
@@ -14,22 +15,21 @@ from broker_shim.store.remote import member_records as made
 from broker_shim.store.remote.remote_messages import RemoteMessages
 from broker_shim.store.remote.remote_transaction import RemoteTransaction
 from broker_shim.store.remote.service_connection import RemoteConnection
-from sparkstore.core.records import Kind, MessageHeader, Record, message_enqueued
+from sparkstore.core.packed_integers import as_range
+from sparkstore.core.records import Kind, MessageHeader, Record, each_header, message_enqueued
 from sparkstore.core.state_machine.arguments import (
     check_batch,
-    check_body,
     check_completion,
-    check_header,
+    check_contents,
     check_new_run,
     check_queue,
+    with_lengths,
 )
 from sparkstore.core.xids import Xid
 
 MOST_BYTES = 1 << 20
 """Of content in one frame; one message may have more."""
 _MOST_NUMBER = (1 << 63) - 1
-
-Content = tuple[MessageHeader, bytes | None]
 
 
 class RoutedMessage(NamedTuple):
@@ -51,15 +51,33 @@ class EachFrame(NamedTuple):
 
     Attributes:
         record: For each message, without its id and content.
-        indexes: Of the calls, in the batch.
+        start: The index of the first call, in the batch; the others follow.
         message_ids: Of the message of each call.
-        contents: Header and content of each, to enqueue it.
+        headers: To enqueue: of each message, or one that all of them share.
+        bodies: To enqueue: the content of each.
     """
 
     record: Record
-    indexes: list[int]
-    message_ids: list[int]
-    contents: list[Content] | None
+    start: int
+    message_ids: Sequence[int]
+    headers: Sequence[MessageHeader] = ()
+    bodies: Sequence[bytes | None] = ()
+
+    def asked(self, *, takes_runs: bool) -> tuple[int, tuple[Any, ...]]:
+        """Its type and body for a service, without the number."""
+        ids, count = as_range(self.message_ids), len(self.message_ids)
+        if takes_runs and type(ids) is range:
+            contents = (self.headers, self.bodies) if self.bodies else (None, None)
+            return wire.RUN, (self.record, ids[0], count, *contents)
+        pairs = zip(each_header(self.headers, count), self.bodies, strict=True)
+        return wire.BATCH, (self.record, [*ids], [*pairs] if self.bodies else None)
+
+    def part(self, start: int, end: int) -> EachFrame:
+        """Some of its calls."""
+        part = slice(start, end)
+        headers = self.headers if len(self.headers) < 2 else self.headers[part]
+        ids, bodies = self.message_ids[part], self.bodies[part]
+        return EachFrame(self.record, self.start + start, ids, headers, bodies)
 
 
 class RemoteBatches:
@@ -156,7 +174,7 @@ class RemoteBatches:
 
         with self._connection.guard:
             self._connection.check_open()
-            frames = _frames_of(messages.queue, self._contents(messages, ids, outcomes))
+            frames = [*self._frames(messages, ids, 0, outcomes)]
             self._ask_each(frames, outcomes, complete)
         return ids
 
@@ -186,24 +204,40 @@ class RemoteBatches:
         record = partial(made.dequeued, 0, queue, holder, outcome)
         self._ask_entries(message_ids, record, on_complete)
 
-    def _contents(
+    def _frames(
         self,
         messages: NewMessageRun,
         message_ids: Sequence[int],
+        start: int,
         outcomes: list[StoreError | None],
-    ) -> Iterator[tuple[int, int, Content]]:
-        """Index, id and content of each message that is not refused here."""
-        singles = zip(messages.singles(), message_ids, strict=True)
-        for index, (single, message_id) in enumerate(singles):
-            try:
-                _check(single)
-                message = self._messages.made(message_id, single.headers[0], single.bodies[0])
-                record = self._messages.enqueued(message, single.queue)
-            except InvalidRequest as refusal:
-                outcomes[index] = refusal
-                continue
-            assert record.message is not None
-            yield index, message_id, (record.message, record.body)
+    ) -> Iterator[EachFrame]:
+        """The frames of new messages, but for those that are refused here.
+
+        If something is wrong with one of them, or it is large, each is looked at by itself.
+        """
+        headers, queue, is_single = messages.headers, messages.queue, len(messages.bodies) == 1
+        bodies: Sequence[bytes | None] = messages.bodies
+        try:
+            check_contents(headers, messages.bodies)
+            check_queue(queue)
+            headers = with_lengths(headers, messages.bodies, self._messages.max_message_bytes)
+            go_together = max(map(len, messages.bodies)) <= MOST_BYTES
+            if is_single:
+                bodies = [self._messages.given(message_ids[0], headers[0], messages.bodies[0])]
+        except InvalidRequest as refusal:
+            go_together = False
+            if is_single:
+                outcomes[start] = refusal
+                return
+        if not (is_single or go_together):
+            for index, single in enumerate(messages.singles()):
+                ids = message_ids[index : index + 1]
+                yield from self._frames(single, ids, start + index, outcomes)
+            return
+        frame = EachFrame(Record(Kind.ENQUEUED, 0, queue), start, message_ids, headers, bodies)
+        header_bytes = [header.header_bytes for header in each_header(headers, len(bodies))]
+        sizes = [len(body or b"") for body in bodies]
+        yield from _cut(frame, [*map(int.__add__, sizes, header_bytes)])
 
     def _ask_entries(
         self, message_ids: Sequence[int], record: partial[Record], on_complete: OnEachComplete
@@ -216,14 +250,15 @@ class RemoteBatches:
         except InvalidRequest as refusal:
             outcomes = [refusal] * len(message_ids)
         else:
-            for index, message_id in enumerate(message_ids):
-                if type(message_id) is not int or not 0 <= message_id <= _MOST_NUMBER:
-                    outcomes[index] = _refusal_of(message_id, record)
-                    continue
-                if not frames or len(frames[-1].indexes) == wire.MAX_BATCH:
-                    frames.append(EachFrame(one, [], [], None))
-                frames[-1].indexes.append(index)
-                frames[-1].message_ids.append(message_id)
+            start = 0
+            for is_id, alike in groupby(message_ids, _is_id):
+                ids = [*alike]
+                end = start + len(ids)
+                if is_id:
+                    frames += _cut(EachFrame(one, start, ids), [0] * len(ids))
+                else:
+                    outcomes[start:end] = [_refusal_of(number, record) for number in ids]
+                start = end
         with self._connection.guard:
             self._connection.check_open()
             self._ask_each(frames, outcomes, on_complete)
@@ -244,59 +279,45 @@ class RemoteBatches:
     def _ask_frame(
         self, frame: EachFrame, outcomes: list[StoreError | None], on_complete: OnEachComplete
     ) -> None:
-        answers: list[StoreError | None] = [None] * len(frame.indexes)
-        is_unwritable = False
+        count, is_unwritable = len(frame.message_ids), False
+        answers: list[StoreError | None] = [None] * count
 
         def complete(error: StoreError | None) -> None:
             if not is_unwritable:
-                for index, answer in zip(frame.indexes, answers, strict=True):
-                    outcomes[index] = error or answer
+                results = answers if error is None else [error] * count
+                outcomes[frame.start : frame.start + count] = results
                 on_complete(outcomes)
 
         def ask_each_alone() -> None:
             nonlocal is_unwritable
             is_unwritable = True
 
-        body = (frame.record, frame.message_ids, frame.contents)
-        many = ask_each_alone if len(frame.indexes) > 1 else None
-        self._connection.ask(wire.BATCH, body, complete, on_unwritable=many, outcomes=answers)
+        kind, body = frame.asked(takes_runs=self._connection.takes_runs)
+        many = ask_each_alone if count > 1 else None
+        self._connection.ask(kind, body, complete, on_unwritable=many, outcomes=answers)
         if is_unwritable:  # only one of them is, perhaps: its request is refused by itself
-            self._ask_each([*_alone(frame)], outcomes, on_complete)
+            alone = [frame.part(index, index + 1) for index in range(count)]
+            self._ask_each(alone, outcomes, on_complete)
 
 
-def _check(single: NewMessageRun) -> None:
-    """Check a new message. Raises InvalidRequest if it is none."""
-    (header,), (body,), queue = single
-    check_header(header)
-    check_body(body)
-    check_queue(queue)
-    if header.protocol is None:
-        message = "a new message names the protocol of its header: this one has None"
-        raise InvalidRequest(message)
+def _cut(frame: EachFrame, sizes: Sequence[int]) -> Iterator[EachFrame]:
+    """Cut a frame so that count and bytes of each part are bounded.
+
+    Args:
+        frame: All of it.
+        sizes: Bytes of each message.
+    """
+    start, size = 0, 0
+    for index, more in enumerate(sizes):
+        if index > start and (index - start == wire.MAX_BATCH or size + more > MOST_BYTES):
+            yield frame.part(start, index)
+            start, size = index, 0
+        size += more
+    yield frame.part(start, len(sizes)) if start else frame
 
 
-def _frames_of(queue: str, contents: Iterator[tuple[int, int, Content]]) -> list[EachFrame]:
-    """New messages of a queue by frame, bounded by count and bytes."""
-    frames: list[EachFrame] = []
-    size = 0
-    for index, message_id, content in contents:
-        taken = len(content[1] or b"") + content[0].header_bytes
-        frame = frames[-1] if frames else None
-        if frame is None or len(frame.indexes) == wire.MAX_BATCH or size + taken > MOST_BYTES:
-            frame, size = EachFrame(Record(Kind.ENQUEUED, 0, queue), [], [], []), 0
-            frames.append(frame)
-        assert frame.contents is not None
-        size += taken
-        frame.indexes.append(index)
-        frame.message_ids.append(message_id)
-        frame.contents.append(content)
-    return frames
-
-
-def _alone(frame: EachFrame) -> Iterator[EachFrame]:
-    for at, (index, message_id) in enumerate(zip(frame.indexes, frame.message_ids, strict=True)):
-        content = None if frame.contents is None else [frame.contents[at]]
-        yield EachFrame(frame.record, [index], [message_id], content)
+def _is_id(message_id: object) -> bool:
+    return type(message_id) is int and 0 <= message_id <= _MOST_NUMBER
 
 
 def _refusal_of(message_id: object, record: partial[Record]) -> StoreError:

@@ -77,8 +77,8 @@ class Waiting(NamedTuple):
         on_complete: Told what came of it.
         refusal: What it fails with whatever the service says: it was refused on this side.
         since_s: When it was made, on the caller's clock.
-        outcomes: If the frame is many requests (BATCH), from `request` on: what came of each, as
-            soon as all have their answers. `on_complete` is told only of what all failed with.
+        outcomes: If the frame is many requests (BATCH, RUN), from `request` on: what came of each,
+            as soon as all have their answers. `on_complete` is told only of what all failed with.
     """
 
     request: int
@@ -201,6 +201,8 @@ class PendingRequests:
         if welcome.instance != self._instance:
             for pieces in self._kept.values():
                 frames |= pieces
+        if welcome.version == wire.OLDEST_VERSION:
+            frames = {last: wire.as_batch(frame) for last, frame in frames.items()}
         self._instance = welcome.instance
         self._unsent = deque(sorted(frames.items()))
         for read, frame in self._reads.items():

@@ -12,6 +12,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter, staged
+from broker_shim.store.granted_run import GrantedRun
 from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
 from broker_shim.store.reads import Content, Loaded, OnLoaded, Prefetcher, load_outcome
 from broker_shim.store.remote.pending_requests import Answer
@@ -45,10 +46,13 @@ class RemoteMessages:
 
     A message is *fresh* until an enqueue of it is known to be durable: until then each enqueue
     brings header and content, as the one before may have been refused.
+
+    Attributes:
+        max_message_bytes: How long the content of one may be, inclusive.
     """
 
     def __init__(self, connection: RemoteConnection, max_message_bytes: int) -> None:
-        self._connection, self._max_message_bytes = connection, max_message_bytes
+        self._connection, self.max_message_bytes = connection, max_message_bytes
         self._next_id = self._end_id = 0
         self._ids_ahead: deque[range] = deque()
         self._is_asking_ahead = False
@@ -89,7 +93,7 @@ class RemoteMessages:
             )
 
         is_kept = message.header.durable
-        return LocalContentWriter(message, take if is_kept else None, end, self._max_message_bytes)
+        return LocalContentWriter(message, take if is_kept else None, end, self.max_message_bytes)
 
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
@@ -113,20 +117,29 @@ class RemoteMessages:
             InvalidRequest: It is larger than `max_message_bytes`, or than can be kept in memory.
             Closed: The store is closed.
         """
-        message_id, header, body = message.message_id, message.header, message.body
-        check_size(header.body_bytes, self._max_message_bytes)
+        message_id, header = message.message_id, message.header
+        check_size(header.body_bytes, self.max_message_bytes)
         if message_id not in self._fresh:
             return records.message_enqueued(0, queue, message_id, header.known(), None)
-        if message.is_staged:
-            return records.message_enqueued(0, queue, message_id, header, None)
+        body = None if message.is_staged else self.given(message_id, header, message.body)
+        return records.message_enqueued(0, queue, message_id, header, body)
+
+    def given(self, message_id: int, header: MessageHeader, body: bytes) -> bytes | None:
+        """Return content to be sent with an enqueue; None: it is large, and goes before in pieces.
+
+        Raises:
+            InvalidRequest: It is larger than can be kept in memory.
+            Closed: The store is closed.
+        """
         if len(body) <= _MAX_BODY_BYTES:
-            return records.message_enqueued(0, queue, message_id, header, body)
+            return body
         if not header.durable:
             refusal = f"a message of {len(body)} bytes must be durable to get to the store service"
             raise InvalidRequest(refusal)
         for at in range(0, len(body), PIECE_BYTES):
             self._send_piece(message_id, [], at, body[at : at + PIECE_BYTES], _nothing)
-        return records.message_enqueued(0, queue, message_id, header, None)
+        self._fresh[message_id] = True  # its pieces are kept until an enqueue is durable
+        return None
 
     def noting(self, message_id: int, on_complete: OnComplete) -> OnComplete:
         """A completion of an enqueue, noted."""
@@ -146,6 +159,8 @@ class RemoteMessages:
 
     def note_told(self, message_ids: Iterable[int]) -> None:
         """Forget the content of messages that are on a queue, or were refused."""
+        if not self._fresh:  # as mostly
+            return
         with_content = [i for i in message_ids if self._fresh.pop(i, None)]
         with self._connection.guard:
             for message_id in with_content:
@@ -229,9 +244,17 @@ class RemoteReads:
         self._prefetcher = Prefetcher(self._load_all)
         self._along: dict[int, Content] = {}
 
-    def came_along(self, message: StoredMessage) -> None:
+    def came_along(self, run: GrantedRun) -> None:
         """Keep content that came before it was asked for, for the next `at_hand`."""
-        self._along[message.message_id] = message[1:3]
+        fields, header = None, MessageHeader()
+        for message_id, its, content in zip(
+            run.message_ids, run.headers, run.contents, strict=True
+        ):
+            if its is None or content is None:
+                continue
+            if its is not fields:  # else they share one
+                fields, header = its, MessageHeader(*its)
+            self._along[message_id] = header, content
 
     def load(self, message_id: int) -> StoredMessage:
         """Ask the service for a message with its content, and wait. See `ContentCalls.load`."""

@@ -22,6 +22,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
 from broker_shim.store.branch_store import NOT_IN_TRANSACTION
+from broker_shim.store.granted_run import GrantedRun
 from broker_shim.store.interface import (
     BrokerStore,
     ContentWriter,
@@ -246,9 +247,9 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         run = self._connection.service_run
         self._connection.start_read(on_answer, wire.ORDER, act, name, *limits, run, key)
 
-    def came_along(self, message: StoredMessage) -> None:
+    def came_along(self, run: GrantedRun) -> None:
         """Keep content that came with a grant, for the next `at_hand`."""
-        self._reads.came_along(message)
+        self._reads.came_along(run)
 
     def close(self) -> None:
         """Abort the open transactions, and close the connection.

@@ -141,6 +141,7 @@ class RemoteConnection:
         turns: Has what a loop asks in a turn sent at the turn's end.
         service_run: Which run of the service it is, or was, connected to.
         root_id: Identity of the root that it serves.
+        takes_runs: It is, or was, of a version that knows RUN; only under `guard`.
         close_s: How long `close` waits for answers.
     """
 
@@ -172,7 +173,7 @@ class RemoteConnection:
         self._lost_s = self._backoff_s = 0.0
         self.service_run = self._told_run = greeted[2].instance
         self._seen = _seen_by(greeted[2])
-        self.root_id = greeted[2].root_id
+        self.root_id, self.takes_runs = greeted[2].root_id, False
         self._has_ended, self._is_idle = threading.Event(), threading.Condition(self.guard)
         self._completions = RemoteCompletions()
         self.turns = SendingTurns(self._pump, self.guard)
@@ -221,8 +222,7 @@ class RemoteConnection:
             refusal = refusal or unwritable
             if keep_for and refusal is None:
                 self.requests.keep(keep_for, request, frame)
-            outcomes = outcomes if kind == wire.BATCH else None
-            is_first = not self.requests
+            outcomes, is_first = None if kind == wire.DO else outcomes, not self.requests
             waiting = (request, frame, on_complete, refusal, time.monotonic(), outcomes)
             self.requests.add(Waiting(*waiting))
             self.turns.pump(is_urgent=is_first)
@@ -355,6 +355,7 @@ class RemoteConnection:
         peer, decoder, welcome, frames = greeted
         with self.guard:
             self.service_run = welcome.instance
+            self.takes_runs = welcome.version > wire.OLDEST_VERSION
             self._seen = _seen_by(welcome)
             # What WELCOME says is decided completes first; `_pump` sends the rest again.
             self._settle(self.requests.welcome(welcome))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from sparkstore.core import records
@@ -75,7 +76,7 @@ def enqueue_new(
     """
     arrivals = _Arrivals(machine)
     ids, outcomes = _taken_in(arrivals, messages, most_bytes)
-    return Decided(arrivals.end(), outcomes), ids
+    return Decided(arrivals.steps, outcomes), ids
 
 
 def _taken_in(
@@ -100,7 +101,9 @@ def _taken_in(
         ids = [message_id for part, _outcomes in parts for message_id in part]
         return ids, [outcome for _ids, outcomes in parts for outcome in outcomes]
     arrivals.give_ids(count)
-    return range(first, first + count), arrivals.extend(first, headers, bodies, queue)
+    outcomes: list[StoreError | None] = [None] * count
+    arrivals.extend(first, headers, bodies, queue, outcomes.__setitem__)
+    return range(first, first + count), outcomes
 
 
 class _Arrivals:
@@ -110,15 +113,15 @@ class _Arrivals:
     """
 
     def __init__(self, machine: StoreStateMachine, member: str | None = None) -> None:
-        """Begin with no run; `member` asked for the messages, if their requests have numbers."""
+        """Begin; `member` asked for the messages, if their requests have numbers."""
         self.machine, self._member = machine, member
         self._reserved = machine.state.next_message_id
         self.admission = Admission(machine)
-        self._headers: list[MessageHeader] = []
-        self._bodies: list[bytes] = []
-        self._queue, self._first = "", 0
-        self._request: int | None = None
-        self._is_shared = True
+
+    @property
+    def steps(self) -> list[RecordStep]:
+        """The steps by now, to which others may be added."""
+        return self.admission.steps
 
     def give_ids(self, count: int) -> None:
         """Give out the next ids, so many; they are reserved before anybody has one."""
@@ -127,76 +130,44 @@ class _Arrivals:
             self._reserved = self.machine.next_id + ID_BLOCK - count
             keeps = self.machine.durability >= TerminusDurability.UNSETTLED_STATE
             record = records.ids_reserved(self.admission.now_us, self._reserved)
-            self.end().append(RecordStep(record, keeps))
+            self.steps.append(RecordStep(record, keeps))
 
     def extend(
-        self, first: int, headers: Sequence[MessageHeader], bodies: Sequence[bytes], queue: str
-    ) -> list[StoreError | None]:
-        """Put messages whose ids follow each other on a queue; why those are not that are not.
+        self,
+        first: int,
+        headers: Sequence[MessageHeader],
+        bodies: Sequence[bytes],
+        queue: str,
+        refuse: Callable[[int, StoreError], None],
+        request: int | None = None,
+    ) -> None:
+        """Put messages whose ids follow each other on a queue.
 
         Args:
             first: The id of the first.
             headers: One for each, or one that all of them share.
             bodies: The content of each.
             queue: Name of the queue, which is there.
+            refuse: Told of each that is refused, in its place: its index, and why.
+            request: The number of the first one's request, if they have numbers.
         """
-        outcomes: list[StoreError | None] = [None] * len(bodies)
+        count, member = len(bodies), self._member
         is_kept, _arguments, asks = self.machine.terms[queue]
         is_plain = is_kept and not (asks or self.machine.held_back)
-        if is_plain and len(bodies) > 1 and all(header.durable for header in headers):
-            record = Record(Kind.ENQUEUED, self.admission.now_us, queue, first)
-            run = run_of(record, len(bodies), headers, bodies)
-            self.end().append(RecordStep(run, is_kept=True))
-            return outcomes
-        messages = zip(each_header(headers, len(bodies)), bodies, strict=True)
-        for index, (header, body) in enumerate(messages):
-            try:
-                self.add(first + index, header, body, queue)
-            except StoreError as refusal:
-                outcomes[index] = refusal
-        return outcomes
-
-    def add(
-        self,
-        message_id: int,
-        header: MessageHeader,
-        body: bytes,
-        queue: str,
-        request: int | None = None,
-    ) -> None:
-        """Put a message on a queue: see `Admission.admit`, also for what it raises."""
-        bodies = self._bodies
-        is_kept, _arguments, asks = self.machine.terms[queue]
-        if asks or self.machine.held_back or not (is_kept and header.durable):
-            self.end()
-            message = _new(StoredMessage, (message_id, header, body, False))
-            self.admission.admit(message, queue, None, self._member, request)
+        if is_plain and all(header.durable for header in headers):
+            what = Kind.ENQUEUED, self.admission.now_us, queue, first
+            run = run_of(Record(*what, member=member, request=request), count, headers, bodies)
+            self.steps.append(RecordStep(run, is_kept=True))
             return
-        if bodies and not self._is_next(message_id, queue, request):
-            self.end()
-            bodies = self._bodies
-        if not bodies:
-            self._queue, self._first, self._request = queue, message_id, request
-        elif header is not self._headers[-1]:
-            self._is_shared = False
-        self._headers.append(header)
-        bodies.append(body)
-
-    def _is_next(self, message_id: int, queue: str, request: int | None) -> bool:
-        count, first = len(self._bodies), self._request
-        is_asked_next = request == first if first is None else request == first + count
-        return queue == self._queue and message_id == self._first + count and is_asked_next
-
-    def end(self) -> list[RecordStep]:
-        """End the run that is open; the steps by now, to which others may be added."""
-        steps, headers, bodies = self.admission.steps, self._headers, self._bodies
-        if bodies:
-            what = Kind.ENQUEUED, self.admission.now_us, self._queue, self._first
-            first = Record(*what, member=self._member, request=self._request)
-            shared = headers[:1] if self._is_shared else headers
-            steps.append(RecordStep(run_of(first, len(bodies), shared, bodies), is_kept=True))
-            self._headers, self._bodies, self._is_shared = [], [], True
-        return steps
+        for index, (header, body) in enumerate(
+            zip(each_header(headers, count), bodies, strict=True)
+        ):
+            message = _new(StoredMessage, (first + index, header, body, False))
+            number = None if request is None else request + index
+            try:
+                self.admission.admit(message, queue, None, member, number)
+            except StoreError as refusal:
+                refuse(index, refusal)
 
 
 def plain_enqueue(
@@ -240,7 +211,8 @@ def plain_enqueue(
 
 def enqueue_given(
     machine: StoreStateMachine,
-    messages: Sequence[tuple[int, MessageHeader | None, bytes | None]],
+    message_ids: Sequence[int],
+    contents: tuple[Sequence[MessageHeader | None], Sequence[bytes | None]],
     queue: str | None,
     most_bytes: int,
     decide: Callable[[int, Admission], list[RecordStep]],
@@ -251,36 +223,57 @@ def enqueue_given(
 
     Args:
         machine: Of the store.
-        messages: Id, header and content of each, as they were sent; no id twice. No header: the
-            message is left to `decide`.
+        message_ids: As they were sent; none twice.
+        contents: Header and content of each, as they were sent. No header: the message is left to
+            `decide`.
         queue: Name of the queue; None: all are left to `decide`.
         most_bytes: How long the content of a message may be.
         decide: The single call, of the message at an index.
         refuse: The steps that keep that the message at an index is refused.
         origin: Who asked; the records of `decide` say it themselves.
     """
-    member, first = origin
+    (member, first), (headers, bodies) = origin, contents
     arrivals = _Arrivals(machine, member)
-    plain = queue if queue in machine.terms and not machine.in_doubt else None
+    is_known_queue = queue in machine.terms and not machine.in_doubt
     known, staged, next_id = machine.state.messages, machine.state.staged, machine.next_id
-    for index, (message_id, header, body) in enumerate(messages):
+    are_plain = [
+        is_known_queue
+        and header is not None
+        and message_id < next_id
+        and message_id not in known
+        and message_id not in staged
+        and _is_plain(header, body, most_bytes)
+        for message_id, header, body in zip(message_ids, headers, bodies, strict=True)
+    ]
+
+    def refused(start: int, index: int, refusal: StoreError) -> None:
+        arrivals.steps.extend(refuse(start + index, refusal))
+
+    for start, end in _stretches(message_ids, are_plain):
+        if are_plain[start]:
+            some = headers[start:end]
+            shared = some[:1] if all(header is some[0] for header in some) else some
+            its = message_ids[start], shared, bodies[start:end], queue
+            arrivals.extend(*its, partial(refused, start), first + start)  # type: ignore[arg-type]  # `are_plain`
+            continue
         try:
-            if (
-                plain is not None
-                and header is not None
-                and message_id < next_id
-                and message_id not in known
-                and message_id not in staged
-                and _is_plain(header, body, most_bytes)
-            ):
-                assert body is not None
-                arrivals.add(message_id, header, body, plain, first + index)
-            else:
-                arrivals.end()
-                decide(index, arrivals.admission)
+            decide(start, arrivals.admission)
         except StoreError as refusal:
-            arrivals.end().extend(refuse(index, refusal))
-    return arrivals.end()
+            refused(start, 0, refusal)
+    return arrivals.steps
+
+
+def _stretches(message_ids: Sequence[int], are_plain: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Part messages, in order: plain ones whose ids rise by one together, any other by itself."""
+    start = 0
+    for end in range(1, len(message_ids) + 1):
+        if (
+            end == len(message_ids)
+            or not (are_plain[start] and are_plain[end])
+            or message_ids[end] != message_ids[end - 1] + 1
+        ):
+            yield start, end
+            start = end
 
 
 def _is_plain(header: MessageHeader, body: bytes | None, most_bytes: int) -> bool:

@@ -59,10 +59,15 @@ class RawMember:
         return self._frames.pop(0)
 
     def hello(
-        self, host: str | None = None, *, exclusive: bool = False, token: str | None = None
+        self,
+        host: str | None = None,
+        *,
+        exclusive: bool = False,
+        token: str | None = None,
+        version: int = wire.VERSION,
     ) -> wire.Welcome:
         """Greet, and be welcomed."""
-        self.say(wire.HELLO, wire.VERSION, self.member, self.incarnation, host, exclusive, token)
+        self.say(wire.HELLO, version, self.member, self.incarnation, host, exclusive, token)
         frame = self.hears()
         assert frame is not None
         assert frame[0] == wire.WELCOME, frame

@@ -109,7 +109,7 @@ def test_a_coordinator_is_told_what_an_operator_decided_until_it_forgets_that(
     bench.calls.decide_branch(
         Xid(1, b"global", b"branch"),
         "ann",
-        lambda steps: [observer.took(step.record) for step in steps],  # type: ignore[arg-type]
+        lambda steps: [observer.took(step.run) for step in steps],  # type: ignore[arg-type]
         outcomes.append,
         commits=commits,
     )

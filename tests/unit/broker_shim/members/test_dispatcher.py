@@ -18,6 +18,7 @@ from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import CLAIM
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.granted_run import GrantedRun, runs_of
 from broker_shim.store.interface import Exchange, MessageHeader, Queue, StoredMessage
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.control.client import connect
@@ -84,6 +85,33 @@ def test_what_was_on_its_way_to_a_member_that_does_not_know_of_it_waits_again(
         assert sorted(row["message"] for row in found) == [*known, 3]
 
 
+@pytest.mark.parametrize(("version", "kind"), [(4, wire.GRANTS), (5, wire.GRANTED)])
+def test_a_member_is_granted_runs_in_the_frames_of_its_version_and_what_it_accepts_is_counted(
+    service: ServicedRoot, version: int, kind: int
+) -> None:
+    with RawMember(service.path, "m", "before") as member:
+        assert member.hello(version=version).version == version
+        member.say(wire.WATCH, "", 0, ())
+        member.say(wire.SUBSCRIBE, 1, "q", "one", None, 2, ())
+        runs: list[GrantedRun] = []
+        while not runs:
+            frame = member.hears()
+            assert frame is not None
+            runs += runs_of(*frame) if frame[0] == kind else ()
+        assert [(run.subscription, [*run.message_ids], [*run.contents]) for run in runs] == [
+            (1, [1, 2], [b"x", b"x"])
+        ]
+        assert [row[2][3:6] for row in runs[0].rows()] == [(None, 1, 0)] * 2
+        record = Record(Kind.DEQUEUED, 0, "q", holder="one")
+        if version == 4:
+            member.say(wire.BATCH, 1, record, (1, 2), None)
+        else:
+            member.say(wire.RUN, 1, record, 1, 2, None, None)
+        queue = service.dispatcher.start().queues["q"]
+        until(lambda: queue.departures == 2)
+        assert queue.departed == {"accepted": 2}
+
+
 @pytest.mark.parametrize("selector", [None, LONG])
 @pytest.mark.parametrize("holder", ["one", LINK])
 def test_what_was_on_its_way_comes_before_what_was_enqueued_later(
@@ -102,7 +130,7 @@ def test_what_was_on_its_way_comes_before_what_was_enqueued_later(
         member.say(wire.SUBSCRIBE, 1, "q", holder, selector, 3, ())
         came: list[int] = []
         while len(came) < 3:
-            came += [message_id for message_id, _body in granted(member, wire.GRANTS)]
+            came += [message_id for message_id, _body in granted(member, wire.GRANTED)]
     assert came == [1, 2, later.message_id]
 
 
@@ -178,7 +206,7 @@ def test_what_is_read_for_a_consumer_that_is_gone_comes_first_when_it_is_back(
         read()
         came: list[bytes] = []
         while len(came) < 2:
-            came += [body for _, body in granted(member, wire.GRANTS)]
+            came += [body for _, body in granted(member, wire.GRANTED)]
     assert came == [b"first", b"second"]
 
 
@@ -421,8 +449,8 @@ def test_what_is_read_for_a_member_comes_along_and_before_what_was_handed_out_la
         member.say(wire.LOOK, 1, "fresh", (0,) * 10, 1)  # the loop knows of both before this
         assert granted(member, wire.LOOKED) == []
         read()
-        came = granted(member, wire.GRANTS)
-        came += [] if len(came) == 2 else granted(member, wire.GRANTS)
+        came = granted(member, wire.GRANTED)
+        came += [] if len(came) == 2 else granted(member, wire.GRANTED)
     assert came == [(first.message_id, b"first"), (second.message_id, b"second")]
 
 
@@ -434,8 +462,8 @@ def granted(member: RawMember, last: int) -> list[tuple[int, bytes]]:
         frame = member.hears()
         assert frame is not None
         kind, body = frame
-        if kind == wire.GRANTS:
-            rows += [(row[1], row[4]) for row in body]
+        if kind in {wire.GRANTS, wire.GRANTED}:
+            rows += [(row[1], row[4]) for run in runs_of(kind, body) for row in run.rows()]
     return rows
 
 

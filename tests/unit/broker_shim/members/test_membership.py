@@ -51,6 +51,9 @@ class Said:
     def listen(self, _listener: object) -> None:
         """The test tells it of connections."""
 
+    def came_along(self, _run: object) -> None:
+        """No content comes."""
+
     def say(self, kind: int, *body: Any) -> None:
         self.frames.append((kind, *body))
 
@@ -170,7 +173,9 @@ def created(name: str) -> tuple[Any, ...]:
     return int(Kind.CREATED), name, None, None, '{"durability": 2, "arguments": {}}'
 
 
-@pytest.mark.parametrize("kind", [wire.CHANGES, wire.GRANTS, wire.LOOKED, wire.CAUGHT_UP])
+@pytest.mark.parametrize(
+    "kind", [wire.CHANGES, wire.GRANTS, wire.GRANTED, wire.LOOKED, wire.CAUGHT_UP]
+)
 def test_a_frame_that_cannot_be_acted_on_ends_in_a_new_connection_and_all_is_told_again(
     kind: int,
 ) -> None:

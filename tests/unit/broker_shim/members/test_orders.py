@@ -70,8 +70,8 @@ def holding(service: ServicedRoot, count: int) -> RawMember:
     while left:
         frame = member.hears()
         assert frame is not None
-        if frame[0] == wire.GRANTS:
-            left -= len(frame[1])
+        if frame[0] == wire.GRANTED:
+            left -= sum(len(run[1]) for run in frame[1])
     return member
 
 

@@ -115,7 +115,8 @@ HELLO: tuple[Any, ...] = (wire.VERSION, "m", "i", None, False, None)
 
 
 def test_hello_is_taken_as_it_was_said() -> None:
-    assert hello_of((wire.HELLO, HELLO)) == ("m", "i", None, False, None, None, None, None)
+    assert hello_of((wire.HELLO, HELLO)) == ("m", "i", *(None, False, None, None, None, None), 5)
+    assert hello_of((wire.HELLO, (4, *HELLO[1:]))).version == 4
     assert hello_of((wire.HELLO, (*HELLO, "former"))).former_host == "former"
     seen = ("root", 1, "run", 7)
     assert hello_of((wire.HELLO, (*HELLO, None, seen))).seen == seen
@@ -127,7 +128,7 @@ def test_hello_is_taken_as_it_was_said() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ((2, *HELLO[1:]), r"version 2 .* version 4"),
+        ((2, *HELLO[1:]), r"version 2 .* version 5"),
         ((), "version none"),
         (HELLO[:-1], "HELLO is"),
         ((wire.VERSION, b"m", "i", None, False, None), "HELLO is"),
@@ -157,7 +158,7 @@ def test_the_first_frame_must_be_hello() -> None:
 
 
 def test_a_service_of_another_version_is_told_with_both_versions() -> None:
-    with pytest.raises(InvalidRequest, match=r"version 9 .* version 4"):
+    with pytest.raises(InvalidRequest, match=r"version 9 .* version 5"):
         welcome_of((9,))
     with pytest.raises(InvalidRequest, match="well formed"):
         welcome_of((wire.VERSION, "no"))
