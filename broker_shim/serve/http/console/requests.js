@@ -2,10 +2,11 @@
 
 const API = "/api/v1/";
 
-export async function get(path, query = {}) {
-  const said = new URLSearchParams(query).toString();
-  return ask(path + (said ? "?" + said : ""));
-}
+const asking = (path, query) => path + `?${new URLSearchParams(query)}`.replace(/\?$/, "");
+
+export const get = (path, query = {}) => ask(asking(path, query));
+
+export const remove = (path, query = {}) => ask(asking(path, query), { method: "DELETE" });
 
 const sending = (method) => async (path, body) => {
   const headers = { "Content-Type": "application/json" };
@@ -13,11 +14,6 @@ const sending = (method) => async (path, body) => {
 };
 
 export const [post, put, patch] = ["POST", "PUT", "PATCH"].map(sending);
-
-export async function remove(path, query = {}) {
-  const said = new URLSearchParams(query).toString();
-  return ask(path + (said ? "?" + said : ""), { method: "DELETE" });
-}
 
 export const queuePath = (name, more = "") => `queues/${encodeURIComponent(name)}${more}`;
 
