@@ -50,7 +50,7 @@ class ContentFiles:
         self._groups: dict[GroupKey, _Group] = {}
         self._streams: list[_Stream] = []  # the one that was used last is the last
         self._last: tuple[_Group, int] | None = None  # the part that was read back last
-        self._last_rows = Rows(pa.record_batch({}))
+        self._last_rows = self._asked = Rows(pa.record_batch({}))
 
     def row(self, key: GroupKey, row: int) -> tuple[Rows, int]:
         """Return decoded rows around one that is asked for, and its place among them.
@@ -59,6 +59,11 @@ class ContentFiles:
             OSError: The file is gone.
             pyarrow.ArrowException: It is broken.
         """
+        rows, place = self._found(key, row)
+        rows.is_asked_again, self._asked = rows is self._asked, rows
+        return rows, place
+
+    def _found(self, key: GroupKey, row: int) -> tuple[Rows, int]:
         streams = [stream for stream in self._streams if stream.group.key is key]
         stream = next((stream for stream in streams if stream.first_row <= row < stream.end), None)
         if stream is None:

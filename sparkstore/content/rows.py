@@ -34,18 +34,22 @@ class Rows:
 
     Attributes:
         is_ahead: What they bring was put into a cache.
+        is_asked_again: Nobody asked for other rows since the last one of these.
     """
 
     def __init__(self, batch: pa.RecordBatch, *, is_part: bool = False) -> None:
         """Hold a batch, or a part of one that is read by itself."""
         self._batch, self._names = batch, batch.schema.names
-        self.is_ahead = False
+        self.is_ahead = self.is_asked_again = False
         self._last_row = _FAR if is_part else -_NEAR
 
     def is_in_turn(self, row: int) -> bool:
-        """True if rows are asked for one soon after the other: then all may be wanted."""
-        step, self._last_row = row - self._last_row, row
-        return 0 < step <= _NEAR
+        """True if rows are asked for one soon after the other: then all may be wanted.
+
+        Not if others were asked for in between: consumers of many queues come for neighbours, too.
+        """
+        is_first, step, self._last_row = self._last_row < 0, row - self._last_row, row
+        return (is_first or self.is_asked_again) and 0 < step <= _NEAR
 
     def serialized(self, count: int) -> list[bytes]:
         """Return the rows in parts of so many, without their schema, as Arrow reads them back."""

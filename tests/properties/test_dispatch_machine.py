@@ -7,11 +7,19 @@ from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    precondition,
+    rule,
+)
 
 from broker_shim.broker.queues import priority_level
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.broker.queues.queue_index import Cursor, Survivors
+from sparkstore.core.packed_integers import neighbours_in
 
 
 @dataclass(eq=False)
@@ -154,6 +162,26 @@ class DispatchMachine(RuleBasedStateMachine):
             self.held_ids.discard(message_id)
             del self.places[message_id]
             self.delayed.pop(message_id, None)
+
+    @precondition(lambda self: not self.held_ids)
+    @rule(size=st.integers(1, 9))
+    def reopen(self, size: int) -> None:
+        """A start knows ids, priorities and failures by arrival, and hides what is to wait."""
+        ids = sorted(self.places, key=lambda message_id: self.places[message_id][1])
+        failures = {i: n for i in ids if (n := self.queue.delivery_count(i))}
+        parts = [ids[at : at + size] for at in range(0, len(ids), size)]
+        self.queue, self.cursor, self.seen = QueueDispatch("q"), Cursor(), set()
+        self.queue.recovered(
+            Survivors(
+                runs[0] if len(runs := [*neighbours_in(part)]) == 1 else part,
+                [self.priorities[message_id] for message_id in part],
+                failures,
+            )
+            for part in parts
+        )
+        for message_id, until_us in self.delayed.items():
+            self.queue.delayed.hide(message_id, until_us)
+        self.queue.add(self.taker)
 
     @rule(count=st.integers(1, 9))
     def browse(self, count: int) -> None:

@@ -192,6 +192,17 @@ def test_rows_in_any_order_are_those_that_were_asked_for(
         assert reader.read(message_id)[1] == body(message_id)
 
 
+def test_neighbours_that_queue_after_queue_asks_for_bring_nothing_ahead(tmp_path: Path) -> None:
+    """Their consumers come one after the other, and each goes on to another file."""
+    first, second = ([bring(id_, id_) for id_ in ids] for ids in (range(1, 51), range(51, 101)))
+    reader = ContentReader(root_with(tmp_path / "root", first, second))
+    for message_id in (6, 56, 7, 57, 8, 58):
+        reader.read(message_id)
+    assert reader.at_hand([10, 60]) == {}
+    reader.read(59)
+    assert [*reader.at_hand([10, 60])] == [60], "what is asked for in its turn is"
+
+
 def test_what_was_read_ahead_is_at_hand_also_while_somebody_reads(tmp_path: Path) -> None:
     root = root_with(tmp_path / "r", [bring(position, position) for position in range(1, 20)])
     reader = ContentReader(root)
