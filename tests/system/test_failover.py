@@ -46,7 +46,7 @@ def test_so_does_one_whose_witness_is_a_bucket_beyond_a_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3_server.served(monkeypatch) as server:
-        names = [*OF_A_BUCKET] * OTHERS
+        names = [*OF_A_BUCKET] * OTHERS if OTHERS > 1 else [*OF_A_BUCKET[:2]]
         port = int(server.endpoint.rpartition(":")[2])
         run(Drill(tmp_path, LEASE_S, seed=1, bucket=port), names)
 

@@ -32,7 +32,7 @@ from tests.support.system.pair_branches import Branches
 _SENDERS = 2
 _PATIENCE_S = 4.0
 _LONG_S = 120.0
-_PAUSE_S, _AGAIN_S = 0.004, 0.05
+_PAUSE_S, _AGAIN_S = 0.015, 0.05
 _SOON_S, _SOME_S = 0.5, 20.0
 _BATCH = 10
 
