@@ -83,7 +83,6 @@ class Witness:
         self._renewing = threading.RLock()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._before: Holder | None = None
         self._end: Callable[[], int] = lambda: 0
         self._on_fenced: Callable[[StoreError], None] | None = None
         self._fenced: Fenced | None = None
@@ -112,6 +111,11 @@ class Witness:
     def claim(self, *, is_new: bool, accept_loss: bool = False) -> None:
         """Take the lease; waits out that of a copy of this root in another place.
 
+        A standby that the object names stays named until `serve`. Why nothing is lost by that: the
+        lock of the root says that whoever confirmed anything before has ended, and nothing is
+        confirmed before `serve`. So that standby has all that was confirmed: if this process dies
+        in its recovery, for good, it takes over.
+
         The lock of the root keeps two processes of one folder apart, and none of its copies. A copy
         that renews its lease meanwhile serves: it is left alone. One that comes later fails.
 
@@ -139,9 +143,10 @@ class Witness:
             standing = self._checked(unpacked(self._place.location, stored.content))
             if not (standing.is_closed or standing.where == self._own.where):
                 self._wait_for_copy(standing, stored.tag)
-            own = replace(self._next(standing), position=0 if accept_loss else standing.position)
+            kept = (0, "") if accept_loss else (standing.position, standing.in_step)
+            own = replace(self._next(standing), position=kept[0], in_step=kept[1])
             if self._place.replace_if_unchanged(packed(own), stored.tag):
-                self._own, self._before = own, standing
+                self._own = own
                 self.renew()
                 return
         message = f"{self.location}: others change it all the time: see who uses this witness"
@@ -185,20 +190,17 @@ class Witness:
     def check_whole(self, last_position: int) -> None:
         """Refuse a root that ends before what it has confirmed: one put back from a copy.
 
-        Why nothing is lost by that: nothing was confirmed since `claim`, so the standby that the
-        object named before is named again. It has what this root lacks, and takes over.
+        The standby that the object names (`claim`) has what this root lacks, and takes over.
 
         Args:
             last_position: The last position of the root, after its logs were replayed.
 
         Raises:
             InvalidRequest: It is such a root.
-            StoreError: The witness did not answer.
         """
-        confirmed, before = self._own.position, self._before
-        if before is None or last_position >= confirmed:
+        confirmed = self._own.position
+        if last_position >= confirmed:
             return
-        self.name_in_step(before.in_step)
         message = f"this root ends at position {last_position}, and had confirmed {confirmed}: it"
         message += " was put back from a copy. Serve the other machine, or say --accept-loss"
         raise InvalidRequest(message)
@@ -209,7 +211,7 @@ class Witness:
         self._thread.start()
 
     def serve(self, on_fenced: Callable[[StoreError], None], end: Callable[[], int]) -> None:
-        """Go on for a log that is open.
+        """Go on for a log that is open: from now on it may confirm what no standby has.
 
         Args:
             on_fenced: Called on the thread that renews, at most once.
@@ -217,7 +219,10 @@ class Witness:
 
         Raises:
             Fenced: Somebody else took the lease while the log was opened.
+            StoreError: The witness, which names a standby, did not answer.
         """
+        if self._own.in_step:
+            self.name_in_step("")
         with self._changed:
             if self._fenced is not None:
                 raise self._fenced

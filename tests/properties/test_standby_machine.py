@@ -191,10 +191,14 @@ class StandbyMachine(RuleBasedStateMachine):
             lease.stop()
             machine.end()
             return
-        lease._end = lambda: machine.in_tables
         assert self.confirmed <= {*machine.log}
         machine.log.append(-next(self.values))  # `opened`
         machine.in_tables = len(machine.log)
+        try:
+            self._with(fault, delay_s, partial(lease.serve, print, lambda: machine.in_tables))
+        except StoreError:
+            machine.end()
+            return
         synchrony = Synchrony(self.is_always, GRACE_S)
         encode = partial(encode_group, start=0)
         next_position = len(machine.log) + 1

@@ -162,6 +162,20 @@ def test_a_lease_that_was_released_is_renewed_by_nobody_and_says_who_wanted_it(
     assert (now[0].switched_why, now[0].closed_why) == ("ordered by ann", "")
 
 
+def test_a_primary_that_dies_in_its_recovery_leaves_its_place_to_the_standby(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Nothing is confirmed before its log is open, so the standby still has all that was."""
+    died = primary_at(tmp_path, clock)
+    died.claim(is_new=True)
+    died.name_in_step(REPLICA.root_id)
+    again = primary_at(tmp_path, clock)
+    again.claim(is_new=False)
+    assert _held(tmp_path).in_step == REPLICA.root_id  # it may take over, if this one dies, too
+    again.serve(lambda _reason: None, lambda: 0)
+    assert _held(tmp_path).in_step == ""
+
+
 def test_a_promotion_that_was_killed_while_it_waited_waits_anew(
     tmp_path: Path, clock: Clock
 ) -> None:
