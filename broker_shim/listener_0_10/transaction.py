@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import Later
-from broker_shim.broker.storage.store_puts import Operation
+from broker_shim.broker.storage.store_puts import Operation, as_operation
 from broker_shim.broker.transactions.unit_of_work import Promise, UnitOfWork, nobody
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.store.interface import MessageHeader, MessageStore, TransactionContext
+from broker_shim.store.interface import MessageHeader
+from sparkstore.core.state_machine.call_values import DequeueCall
 
 _LEAST_S = 1.0
 """Between two looks."""
@@ -101,11 +102,7 @@ class AcceptedDelivery:
 
     def operations(self, served: ServedQueues) -> list[Operation]:  # noqa: ARG002
         """Make the dequeue of the accepted message. See `SettledWork`."""
-
-        def dequeue(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            store.dequeue(self.message_id, self.queue, self.holder, note, transaction)
-
-        return [dequeue]
+        return [as_operation(DequeueCall(self.message_id, self.queue, self.holder))]
 
     def committed(self, served: ServedQueues) -> None:
         """Take the message, which is dequeued durably, off its queue. See `SettledWork`."""

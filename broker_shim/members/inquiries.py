@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.store import protocol as wire
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ class _Inquiry(NamedTuple):
 class Inquiries:
     """The questions that members have not all answered. On the loop's thread only."""
 
-    def __init__(self, peers: Collection[MemberConnection], broker: Callable[[], Broker]) -> None:
+    def __init__(
+        self, peers: Collection[MemberConnection], broker: Callable[[], ServedQueues]
+    ) -> None:
         """Begin without any question under way.
 
         Args:

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.completion import OnComplete, after
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
@@ -27,7 +27,7 @@ from sparkstore.core.queue_names import shown
 _log = logging.getLogger(__name__)
 
 
-def make_again(broker: Broker, then: Callable[[], None]) -> None:
+def make_again(broker: ServedQueues, then: Callable[[], None]) -> None:
     """Have the store make what it lost of what is in use here; `then` when all of it is made.
 
     On the loop's thread only.
@@ -64,6 +64,6 @@ def _is_lost(wiring: Queue | Exchange) -> bool:
     return wiring.durability is TerminusDurability.NONE
 
 
-def _is_ours(broker: Broker, queue: Queue) -> bool:
+def _is_ours(broker: ServedQueues, queue: Queue) -> bool:
     is_own = any(owner.own_link(queue.name) is not None for owner in broker.queue_owners)
     return is_own or not queue.arguments.get(ENDS_WITH_LINK)

@@ -82,9 +82,8 @@ class Settlement:
             if any(outcomes):
                 ended, outcomes, again = self._sorted(message_ids, queue, outcomes, turn)
                 if again:
-                    self._again(
-                        partial(self._remove, again, queue, holder, on_done, outcome, turn + 1)
-                    )
+                    anew = partial(self._remove, again, queue, holder, on_done, outcome, turn + 1)
+                    self._again(self._served.settings.probe_interval_s, anew)
             dispatch = self._served.queues.get(queue)
             if dispatch is not None:
                 dispatch.removed(ended, (outcome or _ACCEPTED).get("outcome", "other"))
@@ -113,7 +112,7 @@ class Settlement:
             results.append(_known(outcome, what, turn))
         return ended, results, again
 
-    def _again(self, call: Callable[[], None]) -> None:
+    def _again(self, delay_s: float, call: Callable[[], None]) -> None:
         """Make a call after a while; until then it counts as waiting."""
 
         def again() -> None:
@@ -121,7 +120,7 @@ class Settlement:
             call()
 
         self.waiting_count += 1
-        self._served.again(again)
+        self._served.later(delay_s, again)
 
     def give_back(
         self,
@@ -161,7 +160,7 @@ class Settlement:
         self._served.metrics.released += 1
         what: What = ("release of message %d on %r", message_id, queue)
         if delay_s:
-            self._insist_later(delay_s, call, done, what, 1)
+            self._again(delay_s, partial(self.insist, call, done, what, 1))
         else:
             self.insist(call, done, what)
 
@@ -187,30 +186,13 @@ class Settlement:
 
         def done(error: StoreError | None) -> None:
             if isinstance(error, NotNow):
-                delay_s, tried = (
-                    self._served.settings.probe_interval_s,
-                    isinstance(error, Unavailable),
-                )
-                self._insist_later(delay_s, call, on_done, what, turn + tried)
+                again = partial(self.insist, call, on_done, what)
+                next_turn = turn + isinstance(error, Unavailable)
+                self._again(self._served.settings.probe_interval_s, partial(again, next_turn))
                 return
             on_done(_known(error, what, turn))
 
         call(done)
-
-    def _insist_later(
-        self,
-        delay_s: float,
-        call: Callable[[OnComplete], None],
-        on_done: OnComplete,
-        what: What,
-        turn: int,
-    ) -> None:
-        def again() -> None:
-            self.waiting_count -= 1
-            self.insist(call, on_done, what, turn)
-
-        self.waiting_count += 1
-        self._served.later(delay_s, again)
 
 
 def _known(error: StoreError | None, what: What, turn: int) -> StoreError | None:

@@ -10,7 +10,6 @@ with its own.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -18,6 +17,7 @@ from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.flow.settlement import Settlement
 from broker_shim.broker.orders.administration import QueueDecider
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.storage.loop import wall_us
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
@@ -132,7 +132,7 @@ class AlternateRouting:
         targets = self._served.alternates(self._exchange, header, message_id, self._queue)
         if not targets:
             return []
-        death = Death(self._queue, QUEUE_DELETED, entry.delivery_count, time.time_ns() // 1000)
+        death = Death(self._queue, QUEUE_DELETED, entry.delivery_count, wall_us())
         steps = rerouted(death, self._exchange, targets, entry, entry.acquired_by)
         return [(message_id, step) for step in steps]
 

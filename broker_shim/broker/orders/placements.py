@@ -10,14 +10,13 @@ place. If the broker is killed, the transaction is in the log whole or not at al
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from broker_shim.broker.flow.served_queues import ServedQueues
-from broker_shim.broker.storage.store_puts import STAGED_BYTES, Operation
-from broker_shim.completion import OnComplete
+from broker_shim.broker.storage.store_puts import STAGED_BYTES, Operation, as_operation
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.interface import MessageStore, StoredMessage, TransactionContext
+from broker_shim.store.interface import StoredMessage
 from sparkstore.core.queue_arguments import QueueTerms
+from sparkstore.core.state_machine.call_values import EnqueueCall
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.placement import (
     Placement,
@@ -120,7 +119,7 @@ class Placements:
             steps = decide_placement(placement, request, entry, new_id)
             operations += [calls.operation(placement.message_id, step) for step in steps]
         if message is not None:
-            operations.append(partial(_put, message, placement))
+            operations.append(_put(message, placement))
         return operations
 
     def _ended(
@@ -169,14 +168,7 @@ class Placements:
         self._served.arrived(target.name, message_id, priority, durable=is_durable)
 
 
-def _put(
-    message: StoredMessage,
-    placement: Placement,
-    store: MessageStore,
-    note: OnComplete,
-    transaction: TransactionContext,
-) -> None:
+def _put(message: StoredMessage, placement: Placement) -> Operation:
     assert placement.target is not None
-    more = {"delivery_count": placement.delivery_count} if placement.delivery_count else {}
-    annotations = placement.annotations
-    store.enqueue(message, placement.target, note, transaction, annotations=annotations, **more)
+    placed = placement.target, placement.annotations, placement.delivery_count
+    return as_operation(EnqueueCall(message, *placed))

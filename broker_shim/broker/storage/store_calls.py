@@ -10,7 +10,7 @@ from typing import Any
 from broker_shim.broker.storage.contents import StoreContents
 from broker_shim.broker.storage.header_reader import HeaderReader, OnRead, ReadHeaders
 from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.store_puts import Operation, Puts
+from broker_shim.broker.storage.store_puts import Operation, Puts, as_operation
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.hold import Messages
@@ -36,7 +36,7 @@ from broker_shim.store.interface import (
 )
 from sparkstore.core.entries import Entries
 from sparkstore.core.records import Run
-from sparkstore.core.state_machine.call_values import RecordStep
+from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall, RecordStep
 from sparkstore.core.state_machine.room import LastValue
 from sparkstore.operations.bulk import Dequeue, Enqueue
 
@@ -232,18 +232,16 @@ class StoreCalls:
 
     def operation(self, message_id: int, step: Enqueue | Dequeue) -> Operation:
         """The call of the store that takes or puts a message that it holds."""
+        if isinstance(step, Dequeue):
+            taken = DequeueCall(message_id, step.queue, step.holder, step.outcome)
+            return as_operation(taken)
 
         def put(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            assert isinstance(step, Enqueue)
             message, annotations = self._held(message_id, step), step.annotations
-            more = {"delivery_count": step.delivery_count} if step.delivery_count else {}
-            store.enqueue(message, step.queue, note, transaction, annotations=annotations, **more)
+            placed = EnqueueCall(message, step.queue, annotations, step.delivery_count)
+            store.call(placed, note, transaction)
 
-        def take(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            assert isinstance(step, Dequeue)
-            store.dequeue(message_id, step.queue, step.holder, note, transaction, step.outcome)
-
-        return put if isinstance(step, Enqueue) else take
+        return put
 
     def _held(self, message_id: int, put: Enqueue) -> StoredMessage:
         if put.is_logged:

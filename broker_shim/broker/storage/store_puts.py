@@ -16,6 +16,7 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
+from sparkstore.core.state_machine.call_values import StoreCall
 from sparkstore.operations.bulk import MessageDraft
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ STAGED_BYTES = 1 << 20
 
 Operation = Callable[[MessageStore, OnComplete, TransactionContext], None]
 """operation(store, on_complete, transaction): a call of the store within a transaction."""
+
+
+def as_operation(call: StoreCall) -> Operation:
+    """Make the operation that is one call of the store."""
+    return lambda store, on_complete, transaction: store.call(call, on_complete, transaction)
+
 
 OnPut = Callable[[StoreError | None, int], None]
 """Gets the error, if any, and the message id."""

@@ -7,18 +7,13 @@ from collections.abc import Callable, Iterable
 from broker_shim.broker.flow.last_value_queues import LastValueQueues, Value
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import wall_us
-from broker_shim.broker.storage.store_puts import Operation, Staged
+from broker_shim.broker.storage.store_puts import Operation, Staged, as_operation
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.delivery_time import wanted_time
-from broker_shim.store.interface import (
-    Annotations,
-    MessageHeader,
-    MessageStore,
-    StoredMessage,
-    TransactionContext,
-)
+from broker_shim.store.interface import Annotations, MessageHeader, StoredMessage
 from broker_shim.transactions.transaction_refusals import rolled_back
+from sparkstore.core.state_machine.call_values import EnqueueCall
 
 
 class Posting:
@@ -92,7 +87,8 @@ class Posting:
             text = f"queue {self.queues[0]!r} was destroyed: nothing was committed"
             raise rolled_back(text)
         self.queues = queues
-        return [_enqueue(self.message, name, self.annotations) for name in queues]
+        message, annotations = self.message, self.annotations
+        return [as_operation(EnqueueCall(message, name, annotations)) for name in queues]
 
     def arrived(self) -> None:
         """Put the message, which is durable now, on its queues."""
@@ -108,10 +104,3 @@ class Posting:
         if self.message is None:
             return []
         return [(self.message.message_id, value) for value in self.values]
-
-
-def _enqueue(message: StoredMessage, queue: str, annotations: Annotations | None) -> Operation:
-    def call(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-        store.enqueue(message, queue, note, transaction, annotations=annotations)
-
-    return call

@@ -26,12 +26,12 @@ from typing import Protocol
 
 from broker_shim.broker.flow.last_value_queues import LastValueQueues, Replaced, Value
 from broker_shim.broker.flow.served_queues import ServedQueues
-from broker_shim.broker.storage.store_puts import Operation
+from broker_shim.broker.storage.store_puts import Operation, as_operation
 from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.completion import OnComplete, after
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.store.interface import MessageStore, TransactionContext
 from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
+from sparkstore.core.state_machine.call_values import DequeueCall
 
 Promise = Callable[[list[Operation], list[tuple[str, int]], OnComplete], None]
 """promise(operations, what they take by queue and message id, on_done)"""
@@ -210,7 +210,8 @@ class UnitOfWork:
             last_values = self._served.queues[name].last_values
             value = None if last_values is None else last_values.value(older)
             if value is not None:
-                yield _take_place(older, name, newest[name, value])
+                outcome = {"outcome": "replaced", "by": newest[name, value]}
+                yield as_operation(DequeueCall(older, name, None, outcome))
 
     def _committed(self, on_done: OnComplete) -> None:
         postings, settled = self._postings, self.settled
@@ -228,15 +229,6 @@ class UnitOfWork:
             on_done(error)
         else:
             self.undo(lambda _error: on_done(error))
-
-
-def _take_place(older: int, queue: str, newer: int) -> Operation:
-    outcome = {"outcome": "replaced", "by": newer}
-
-    def call(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-        store.dequeue(older, queue, None, note, transaction, outcome)
-
-    return call
 
 
 def nobody(_error: StoreError | None) -> None:

@@ -7,8 +7,8 @@ from functools import partial
 from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.amqp_1_0.primitives import Symbol
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.settings import DurableMessages
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.broker.wiring.address import (
     AddressNode,
     AmbiguousNode,
@@ -210,7 +210,7 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
     )
 
 
-def _announced(broker: Broker) -> dict[Symbol, Symbol] | None:
+def _announced(broker: ServedQueues) -> dict[Symbol, Symbol] | None:
     """Tell the peer what becomes of durable messages where the store does not keep them."""
     durable = broker.settings.durable_messages
     if durable is DurableMessages.KEPT:

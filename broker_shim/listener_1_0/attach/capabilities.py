@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from broker_shim.amqp_1_0.composites import Source, Target
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.wiring.address import AddressNode, ExchangeNode, Node, QueueNode
 from broker_shim.errors import InvalidRequest
 from broker_shim.listener_1_0.conditions import NOT_FOUND, Refusal
@@ -85,7 +85,9 @@ def asks_topic(remote: Source | Target) -> bool:
     return not _TOPICS.isdisjoint(remote.capabilities or ())
 
 
-def as_asked(broker: Broker, node: Node, remote: Source | Target) -> tuple[Node, Refusal | None]:
+def as_asked(
+    broker: ServedQueues, node: Node, remote: Source | Target
+) -> tuple[Node, Refusal | None]:
     """Find the node for a peer that may ask for a topic, or why there is none.
 
     Args:
@@ -102,7 +104,7 @@ def as_asked(broker: Broker, node: Node, remote: Source | Target) -> tuple[Node,
 
 
 def capabilities_of(
-    broker: Broker, node: Node, remote: Source | Target, own: str | None = None
+    broker: ServedQueues, node: Node, remote: Source | Target, own: str | None = None
 ) -> tuple[str, ...]:
     """The capabilities that were asked for and hold, in the peer's order; others go to the log.
 
@@ -132,7 +134,7 @@ def capabilities_of(
     return held
 
 
-def _is_temporary(broker: Broker, node: Node) -> bool:
+def _is_temporary(broker: ServedQueues, node: Node) -> bool:
     if isinstance(node, AddressNode):
         return is_temporary_topic(node.address)
     definition = broker.definitions.get(node.queue) if isinstance(node, QueueNode) else None

@@ -12,8 +12,8 @@ from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.store_puts import STAGED_BYTES, Staged
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.broker.wiring.address import Node
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
@@ -52,7 +52,7 @@ class IncomingMessage:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: ServedQueues,
         node: Node,
         now_us: Callable[[], int],
         may_send: Callable[[MessageHeader], bool] = lambda _header: True,
@@ -150,7 +150,7 @@ class LargeContent:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: ServedQueues,
         staged: Staged,
         shape: LongContent,
         lead: bytes,

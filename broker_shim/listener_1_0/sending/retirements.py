@@ -10,7 +10,6 @@ terminus has it, unless it was attached again by then: then it is given back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.flow.served_queues import ServedQueues
-from broker_shim.broker.storage.store_puts import Operation
+from broker_shim.broker.storage.store_puts import Operation, as_operation
 from broker_shim.broker.transactions.unit_of_work import nobody
 from broker_shim.completion import OnComplete, after
 from broker_shim.errors import StoreError
@@ -35,6 +34,7 @@ from broker_shim.listener_1_0.outcomes import RELEASED, DecidedRun, kept_of, rej
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
 from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from broker_shim.store.interface import Annotations, MessageStore, TransactionContext
+from sparkstore.core.state_machine.call_values import DequeueCall, ReleaseCall
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
@@ -112,14 +112,14 @@ class Retirement:
                 operations += [served.calls.operation(*step) for step in steps]
             return operations
         if self.removes:
-            return [partial(_remove, message_id, queue.name, holder) for message_id in ids]
+            return [as_operation(DequeueCall(i, queue.name, holder)) for i in ids]
         kept: Annotations | None = None
         operations = []
         for message_id in ids:
             if isinstance(outcome, Modified):
                 kept = kept_of(served.calls, queue.name, message_id, outcome)
-            options = {"delivery_failed": self.failed, "annotations": kept}
-            operations.append(partial(_release, message_id, queue.name, holder, options))
+            released = ReleaseCall(message_id, queue.name, holder, self.failed, kept)
+            operations.append(as_operation(released))
         return operations
 
     @property
@@ -228,29 +228,6 @@ class Retirements:
             done = after(len(ids), on_done)
             for message_id in ids:
                 self._owner.holdings.give_back(message_id, failed=True, on_done=done)
-
-
-def _remove(
-    message_id: int,
-    queue: str,
-    holder: str,
-    store: MessageStore,
-    note: OnComplete,
-    transaction: TransactionContext,
-) -> None:
-    store.dequeue(message_id, queue, holder, note, transaction)
-
-
-def _release(
-    message_id: int,
-    queue: str,
-    holder: str,
-    options: Mapping[str, Any],
-    store: MessageStore,
-    note: OnComplete,
-    transaction: TransactionContext,
-) -> None:
-    store.release(message_id, queue, holder, note, transaction, **options)
 
 
 def _refuse(

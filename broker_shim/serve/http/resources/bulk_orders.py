@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.errors import StoreError
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import (
@@ -266,7 +266,7 @@ async def _bulk_answer(call: Call, request: Request, message_ids: Iterable[int])
 class _BrokerQueues(Mapping[str, QueueState]):
     """The queues of a broker as a plan knows them, each made when it is asked for."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ServedQueues) -> None:
         self._broker = broker
 
     def __getitem__(self, name: str) -> QueueState:
