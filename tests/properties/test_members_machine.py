@@ -167,7 +167,7 @@ class MembersMachine(RuleBasedStateMachine):
             record = made.dequeued(message_id, "q", HOLDER, None)
             self.settled.add(message_id)
         else:
-            record = made.released(message_id, "q", HOLDER, delivery_failed=False)
+            record = made.released(message_id, "q", HOLDER, delivery_failed=False, annotations=None)
         member.held.discard(message_id)
         self.ask(name, record)
 
