@@ -475,6 +475,8 @@ def test_answers_are_as_openapi_says(
     for endpoint in EVERY:
         if endpoint.method != "GET" or endpoint.answer is None:
             continue
+        if "{connection}" in endpoint.path:  # nobody is connected; `test_http_process` has a client
+            continue
         path = endpoint.path.replace("{queue}", orders).replace("{message}", str(ids[0]))
         told = document["paths"][endpoint.path]["get"]["responses"]["200"]["content"]
         schema = {**told["application/json"]["schema"], "components": document["components"]}
