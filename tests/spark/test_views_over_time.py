@@ -17,6 +17,7 @@ from sparkstore.core.records import (
     message_enqueued,
     opened,
     queue_created,
+    queue_destroyed,
 )
 from sparkstore.embedded import duckdb_views
 from sparkstore.embedded.moment import Moment
@@ -265,6 +266,17 @@ def test_a_query_is_of_the_moment_at_which_it_was_analysed(
         assert [tuple(row) for row in spark.sql(both).collect()] == [(2, 2)]
         assert [tuple(row) for row in spark.sql(both).collect()] == [(3, 3)]
     assert len(moments) == 2
+
+
+@pytest.mark.parametrize("local_rows", [0, LOCAL_ROWS])
+def test_a_queue_that_was_deleted_meanwhile_is_gone_with_its_messages(
+    spark: SparkSession, root: Root, local_rows: int
+) -> None:
+    journal(root, [*START, _put(1)])
+    views.register(spark, root, ("queues", "queue_messages"), local_rows=local_rows)
+    assert spark.table("queue_messages").count() == 1
+    journal(root, [queue_destroyed(5, "q")], first=5)
+    assert spark.sql("SELECT queue FROM queues UNION SELECT queue FROM queue_messages").count() == 0
 
 
 @pytest.mark.slow
