@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import groupby
+from typing import NamedTuple, TypeVar
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -24,6 +25,9 @@ ACCEPTED, REJECTED, RELEASED, MODIFIED = Accepted(), Rejected(), Released(), Mod
 """One object each: dispositions of the same object are the quickest to put together."""
 
 
+_Mark = TypeVar("_Mark")
+
+
 class DecidedRun(NamedTuple):
     """Deliveries that follow each other, about which their receiver decided one thing.
 
@@ -40,6 +44,14 @@ class DecidedRun(NamedTuple):
         if isinstance(self.place, SentRun):  # a run of one
             return self
         return DecidedRun((self.place[0] + start, end - start), self.message_ids[start:end])
+
+    def parts(self, marks: Sequence[_Mark]) -> Iterator[tuple[_Mark, DecidedRun]]:
+        """Cut it where what is said of neighbours differs; `marks` has an item for each message."""
+        start = 0
+        for mark, alike in groupby(marks):
+            end = start + len([*alike])
+            yield mark, self.part(start, end)
+            start = end
 
     def singles(self) -> Iterator[tuple[int, Place]]:
         """Each message, with the place of its delivery."""

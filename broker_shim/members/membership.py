@@ -349,7 +349,7 @@ class Membership:
         place = self._cancelled.get(number)
         if place is not None:
             queue, holder = place
-            self._broker.settlement.give_back(message_id, queue.name, holder, failed=False)
+            self._broker.settlement.give_back((message_id,), queue.name, holder, failed=False)
 
     def _looked(self, body: wire.Body) -> None:
         number, rows, indexes = body

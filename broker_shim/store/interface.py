@@ -449,6 +449,22 @@ class BatchCalls(Protocol):
             InvalidRequest: They are no sequence, or there is none.
         """
 
+    def release_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str,
+        on_complete: OnEachComplete,
+        *,
+        delivery_failed: bool,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """`release` of many of one queue, in their order: each for itself, told together.
+
+        Raises:
+            InvalidRequest: They are no sequence, or there is none.
+        """
+
 
 class LinkCalls(CallTarget, Protocol):
     """A broker's calls about links and their deliveries.

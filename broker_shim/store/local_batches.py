@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import NewMessageRun
+from broker_shim.store.interface import Annotations, NewMessageRun
 from broker_shim.store.sink import Sink
 from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.arguments import check_batch, check_completion, check_new_run
@@ -18,6 +18,7 @@ from sparkstore.core.state_machine.call_values import (
     DequeueCall,
     RecordStep,
     StoredMessage,
+    joined,
 )
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
@@ -94,6 +95,23 @@ class LocalBatches:
         """
         self.decide_each(on_complete, message_ids, batches.acquire, queue, holder)
 
+    def release_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str,
+        on_complete: OnEachComplete,
+        *,
+        delivery_failed: bool,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """Give many messages of a queue back under one holding of the lock.
+
+        See `BatchCalls.release_each`.
+        """
+        terms = queue, holder, delivery_failed, annotations
+        self.decide_each(on_complete, message_ids, _released, *terms)
+
     def decide_one(self, call: AcquireCall | DequeueCall, on_complete: OnComplete) -> None:
         """Decide a call by itself, as a batch of one."""
         decide = batches.acquire if isinstance(call, AcquireCall) else batches.dequeue
@@ -137,6 +155,28 @@ class LocalBatches:
             if is_last:
                 self._sink.finish(done, None)
         return results
+
+
+def _released(
+    machine: StoreStateMachine,
+    message_ids: Sequence[int],
+    queue: str,
+    holder: str,
+    failed: bool,  # noqa: FBT001  # a field of the call
+    annotations: Annotations | None = None,
+) -> Decided:
+    """Give each of these messages back; neighbours of which the records say the same are a run."""
+    steps, outcomes = batches.of_entries(
+        machine,
+        message_ids,
+        queue,
+        holder,
+        None,
+        lambda _index, message_id: machine.release(
+            message_id, queue, holder, delivery_failed=failed, annotations=annotations
+        ),
+    )
+    return Decided([*joined(steps)], outcomes)
 
 
 def alone(on_complete: OnComplete) -> OnEachComplete:

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store.interface import MessageHeader, NewMessageRun, StoredMessage
+from broker_shim.store.interface import Annotations, MessageHeader, NewMessageRun, StoredMessage
 from sparkstore.core.state_machine.arguments import check_batch, check_completion, check_new_run
 
 
@@ -20,6 +20,7 @@ class UnbatchedCalls:
     enqueue: Callable[..., None]
     acquire: Callable[..., None]
     dequeue: Callable[..., None]
+    release: Callable[..., None]
 
     def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
         """Put each new message on the queue by calls of its own. See `BatchCalls.enqueue_new`."""
@@ -55,6 +56,22 @@ class UnbatchedCalls:
         """Remove each message by a call of its own. See `BatchCalls.dequeue_each`."""
         check_batch(message_ids, on_complete)
         calls = (partial(self.dequeue, i, queue, holder, outcome=outcome) for i in message_ids)
+        _each(calls, len(message_ids), on_complete)
+
+    def release_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str,
+        on_complete: OnEachComplete,
+        *,
+        delivery_failed: bool,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """Give each message back by a call of its own. See `BatchCalls.release_each`."""
+        check_batch(message_ids, on_complete)
+        options: dict[str, Any] = {"delivery_failed": delivery_failed, "annotations": annotations}
+        calls = (partial(self.release, i, queue, holder, **options) for i in message_ids)
         _each(calls, len(message_ids), on_complete)
 
 

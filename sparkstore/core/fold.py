@@ -275,11 +275,12 @@ def _acquired(state: State, _position: int, run: Run, _epoch: int) -> None:
     state.queues[record.queue].entries.hold(run.message_ids, record.holder)
 
 
-def _released(state: State, _position: int, record: Record, _epoch: int) -> None:
+def _released(state: State, _position: int, run: Run, _epoch: int) -> None:
+    record = run.record
     assert record.queue is not None
-    assert record.message_id is not None
     entries = state.queues[record.queue].entries
-    entries.give_back(record.message_id, record.delivery_count or 0, record.detail)
+    for message_id in run.message_ids:
+        entries.give_back(message_id, record.delivery_count or 0, record.detail)
 
 
 def _attached(state: State, position: int, record: Record, _epoch: int) -> None:

@@ -77,6 +77,27 @@ def test_of_many_entries_each_is_taken_or_refused_for_itself(q: BrokerStore) -> 
     assert [*q.recover().entries["q"]] == [second]
 
 
+def test_of_many_entries_each_is_given_back_or_refused_for_itself(q: BrokerStore) -> None:
+    ids, _ = outcomes(q.enqueue_new, new(6))
+    outcomes(q.acquire_each, ids[:5], "q", "me")
+    done(q.acquire, ids[5], "q", "another")
+
+    def released(asked: Sequence[Any], *, failed: bool) -> list[str]:
+        def call(*terms: Any) -> None:
+            q.release_each(*terms, delivery_failed=failed)
+
+        return outcomes(call, asked, "q", "me")[1]
+
+    assert released(ids[:3], failed=True) == ["", "", ""]
+    refused, held = "InvalidRequest", "NotAcquired"
+    asked: list[Any] = [ids[3], ids[0], "no id", ids[5], ids[3]]
+    assert released(asked, failed=False) == ["", refused, refused, held, refused]
+    entries = [q.recover().entries["q"][message_id] for message_id in ids]
+    holders = [entry.acquired_by for entry in entries]
+    assert holders == [None, None, None, None, "me", "another"]
+    assert [entry.delivery_count for entry in entries] == [1, 1, 1, 0, 0, 0]
+
+
 def test_a_whole_batch_is_refused_for_what_all_of_it_shares(q: BrokerStore) -> None:
     ids, _ = outcomes(q.enqueue_new, new(2))
     nobody: Any = 5

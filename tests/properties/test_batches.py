@@ -65,6 +65,9 @@ class _Single(UnbatchedCalls, _Store):
     ) -> None:
         self._decide(on_complete, self._machine.dequeue, *asked, outcome)
 
+    def release(self, *asked: Any, on_complete: OnComplete, **options: Any) -> None:
+        self._decide(on_complete, partial(self._machine.release, **options), *asked)
+
 
 _queues = st.sampled_from(["kept", "short", "transient", "unknown", 5])
 _headers = st.tuples(
@@ -91,6 +94,7 @@ _batches = st.one_of(
     ),
     st.tuples(st.just("acquire_each"), _ids, _queues, _holders),
     st.tuples(st.just("dequeue_each"), _ids, _queues, _holders, _outcomes),
+    st.tuples(st.just("release_each"), _ids, _queues, _holders, st.booleans()),
     st.tuples(st.just("claim"), st.integers(1, 6)),
     st.tuples(st.just("full"), st.booleans()),
 )
@@ -111,6 +115,9 @@ def _outcomes_of(store: _Store, name: str, arguments: Sequence[Any]) -> list[str
     if name == "dequeue_each":
         *first, outcome = arguments
         call = partial(store.dequeue_each, *first, told.append, outcome)
+    elif name == "release_each":
+        *first, failed = arguments
+        call = partial(store.release_each, *first, told.append, delivery_failed=failed)
     else:
         call = partial(getattr(store, name), *arguments, told.append)
     ids = call() or ()

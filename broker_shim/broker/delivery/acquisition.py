@@ -68,7 +68,7 @@ class Acquisition:
         def acquired(error: StoreError | None) -> None:
             if isinstance(error, NotNow):  # it may have been taken: the release finds out
                 delay_s = served.settings.probe_interval_s
-                give_back(message_id, name, holder, failed=False, delay_s=delay_s)
+                give_back((message_id,), name, holder, failed=False, delay_s=delay_s)
             elif error is not None:
                 self._undelivered.lost(dispatch, message_id)
             on_done(error)

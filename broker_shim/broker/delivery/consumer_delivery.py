@@ -28,6 +28,7 @@ from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.outlet import Outlet, ResumingOutlet
 from broker_shim.broker.delivery.taken_run import TakenRun, taken
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
+from broker_shim.broker.flow.settlement import one_by_one
 from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.storage.loop import wall_us
 from broker_shim.completion import after
@@ -298,16 +299,17 @@ class ConsumerDelivery:
         If they were never acquired, that is only the queue's affair.
         """
         self._done(run)
-        for message_id in run.message_ids:
-            if run.is_again:
-                assert self._resuming is not None
-                self._resuming.keep(message_id, delay_s)
-            elif self._is_settled and not self._queue.is_acquired(message_id):
+        ids, name = run.message_ids, self._queue.name
+        if run.is_again:
+            assert self._resuming is not None
+            self._resuming.keep(ids[0], delay_s)
+        elif self._is_settled and not self._queue.is_acquired(ids[0]):
+            for message_id in ids:
                 not_taken = partial(self._undelivered.not_taken, self._queue, message_id)
                 self._served.later(delay_s, not_taken)
-            else:
-                give_back = self._settlement.give_back
-                give_back(message_id, self._queue.name, self._holder, failed=False, delay_s=delay_s)
+        else:
+            give_back = self._settlement.give_back
+            give_back(ids, name, self._holder, failed=False, delay_s=delay_s)
 
     def _take_back(self, run: TakenRun) -> None:
         """Give back messages whose credit the client has taken back."""
@@ -324,9 +326,8 @@ class ConsumerDelivery:
             self._went()
 
         give_back, name = self._settlement.give_back, self._queue.name
-        is_back = after(len(run), are_back)
-        for message_id in run.message_ids:
-            give_back(message_id, name, self._holder, failed=False, on_done=is_back)
+        is_back = one_by_one(after(len(run), are_back))
+        give_back(run.message_ids, name, self._holder, failed=False, on_done=is_back)
 
     def _failed(self, run: TakenRun, error: StoreError) -> None:
         """Decide about messages that the store refused, or whose content cannot be read."""

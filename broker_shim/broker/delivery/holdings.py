@@ -79,16 +79,16 @@ class ConsumerHoldings:
 
     def give_back(
         self,
-        message_id: int,
+        message_ids: Sequence[int],
+        on_done: OnRemoved | None = None,
         *,
         failed: bool,
-        on_done: OnComplete | None = None,
         annotations: Annotations | None = None,
     ) -> None:
-        """Make a message available again. See `Settlement.give_back`."""
-        self.locks.end((message_id,))
+        """Make messages available again. See `Settlement.give_back`."""
+        self.locks.end(message_ids)
         self.settlement.give_back(
-            message_id,
+            message_ids,
             self.queue.name,
             self.holder,
             failed=failed,

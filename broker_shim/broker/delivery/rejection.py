@@ -123,7 +123,7 @@ class Rejection:
                 if error is not None and entry is not None and entry.acquired_by == self._holder:
                     queue.refuse(message_id, consumer)
                     give_back = self._settlement.give_back
-                    give_back(message_id, queue.name, self._holder, failed=True)
+                    give_back((message_id,), queue.name, self._holder, failed=True)
                 else:
                     queue.removed((message_id,))
             if error is None:

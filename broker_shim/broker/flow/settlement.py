@@ -14,7 +14,7 @@ from typing import Any
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError, Unavailable
 from broker_shim.store.interface import Annotations
 
@@ -64,105 +64,61 @@ class Settlement:
                 them: None once that is durable.
             outcome: Why they leave, as in `MessageStore.dequeue`.
         """
-        self._remove(message_ids, queue, holder, on_done, outcome, 0)
 
-    def _remove(
-        self,
-        message_ids: Sequence[int],
-        queue: str,
-        holder: str | None,
-        on_done: OnRemoved,
-        outcome: Mapping[str, Any] | None,
-        turn: int,
-    ) -> None:
-        """Remove messages, as `remove` does, in the `turn`th repetition."""
+        def call(ids: Sequence[int], done: OnEachComplete) -> None:
+            self._served.calls.dequeue_each(ids, queue, holder, done, outcome)
 
-        def done(outcomes: Sequence[StoreError | None]) -> None:
-            ended = message_ids
-            if any(outcomes):
-                ended, outcomes, again = self._sorted(message_ids, queue, outcomes, turn)
-                if again:
-                    anew = partial(self._remove, again, queue, holder, on_done, outcome, turn + 1)
-                    self._again(self._served.settings.probe_interval_s, anew)
+        def ended(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
             dispatch = self._served.queues.get(queue)
             if dispatch is not None:
-                dispatch.removed(ended, (outcome or _ACCEPTED).get("outcome", "other"))
-            if ended:
-                on_done(ended, outcomes)
+                dispatch.removed(ids, (outcome or _ACCEPTED).get("outcome", "other"))
+            on_done(ids, outcomes)
 
-        self._served.calls.dequeue_each(message_ids, queue, holder, done, outcome)
-
-    def _sorted(
-        self,
-        message_ids: Sequence[int],
-        queue: str,
-        outcomes: Sequence[StoreError | None],
-        turn: int,
-    ) -> tuple[list[int], list[StoreError | None], list[int]]:
-        """Part the messages whose outcome is known from those to be tried again."""
-        ended: list[int] = []
-        results: list[StoreError | None] = []
-        again: list[int] = []
-        for message_id, outcome in zip(message_ids, outcomes, strict=True):
-            if isinstance(outcome, NotNow):
-                again.append(message_id)
-                continue
-            what: What = ("dequeue of message %d on %r", message_id, queue)
-            ended.append(message_id)
-            results.append(_known(outcome, what, turn))
-        return ended, results, again
-
-    def _again(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Make a call after a while; until then it counts as waiting."""
-
-        def again() -> None:
-            self.waiting_count -= 1
-            call()
-
-        self.waiting_count += 1
-        self._served.later(delay_s, again)
+        self._insist_each(message_ids, call, ended, ("dequeue on %r of message %d", queue))
 
     def give_back(
         self,
-        message_id: int,
+        message_ids: Sequence[int],
         queue: str,
         holder: str,
         *,
         failed: bool,
-        on_done: OnComplete | None = None,
+        on_done: OnRemoved | None = None,
         delay_s: float = 0.0,
         annotations: Annotations | None = None,
     ) -> None:
-        """Make a held message available again; `failed` raises its delivery count.
+        """Make held messages available again; `failed` raises their delivery counts.
 
-        With `annotations`, these are what its entry adds to it from now on.
+        With `annotations`, these are what their entries add to them from now on. `on_done` is
+        called as that of `remove`.
 
         With a delay it counts as waiting meanwhile, so that a stop does not leave it held. There is
-        one after `Unavailable`, when the message may never have been acquired: then it waits, and
+        one after `Unavailable`, when a message may never have been acquired: then it waits, and
         the store's refusal to release it says so.
         """
 
-        def call(done: OnComplete) -> None:
-            self._served.calls.release(
-                message_id, queue, holder, done, failed=failed, annotations=annotations
-            )
+        def call(ids: Sequence[int], done: OnEachComplete) -> None:
+            release = self._served.calls.release_each
+            release(ids, queue, holder, done, failed=failed, annotations=annotations)
 
-        def done(error: StoreError | None) -> None:
+        def ended(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
             dispatch = self._served.queues.get(queue)
             if dispatch is not None:
-                if error is None:
-                    self.released(message_id, dispatch, failed=failed)
-                else:
-                    dispatch.removed((message_id,))
+                for message_id, error in zip(ids, outcomes, strict=True):
+                    if error is None:
+                        self.released(message_id, dispatch, failed=failed)
+                    else:
+                        dispatch.removed((message_id,))
             if on_done is not None:
-                on_done(error)
+                on_done(ids, outcomes)
 
-        self._served.metrics.released += 1
-        what: What = ("release of message %d on %r", message_id, queue)
+        self._served.metrics.released += len(message_ids)
+        what: What = ("release on %r of message %d", queue)
+        again = partial(self._insist_each, message_ids, call, ended, what)
         if delay_s:
-            self._again(delay_s, partial(self.insist, call, done, what, 1))
+            self._later(delay_s, partial(again, 1))
         else:
-            self.insist(call, done, what)
+            again()
 
     def released(self, message_id: int, queue: QueueDispatch, *, failed: bool) -> None:
         """Let a message wait again that the store has given back, or end it if it may not stay."""
@@ -186,13 +142,63 @@ class Settlement:
 
         def done(error: StoreError | None) -> None:
             if isinstance(error, NotNow):
-                again = partial(self.insist, call, on_done, what)
-                next_turn = turn + isinstance(error, Unavailable)
-                self._again(self._served.settings.probe_interval_s, partial(again, next_turn))
+                again = turn + isinstance(error, Unavailable)
+                delay_s = self._served.settings.probe_interval_s
+                self._later(delay_s, partial(self.insist, call, on_done, what, again))
                 return
             on_done(_known(error, what, turn))
 
         call(done)
+
+    def _insist_each(
+        self,
+        message_ids: Sequence[int],
+        call: Callable[[Sequence[int], OnEachComplete], None],
+        on_ended: OnRemoved,
+        what: What,
+        turn: int = 0,
+    ) -> None:
+        """Make a call of the store about messages until it is `NotNow` of none of them.
+
+        See `insist`; `on_ended` is called some times, until it was told of each message.
+        """
+
+        def done(outcomes: Sequence[StoreError | None]) -> None:
+            ended, again = message_ids, list[int]()
+            if any(outcomes):
+                pairs = [*zip(message_ids, outcomes, strict=True)]
+                tried = any(isinstance(error, Unavailable) for error in outcomes)
+                again = [i for i, error in pairs if isinstance(error, NotNow)]
+                pairs = [pair for pair in pairs if not isinstance(pair[1], NotNow)]
+                ended = [message_id for message_id, _error in pairs]
+                outcomes = [_known(error, (*what, i), turn) for i, error in pairs]
+            if again:
+                insist = partial(self._insist_each, again, call, on_ended, what, turn + tried)
+                self._later(self._served.settings.probe_interval_s, insist)
+            if ended:
+                on_ended(ended, outcomes)
+
+        call(message_ids, done)
+
+    def _later(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Make a call after a while; until then it counts as waiting."""
+
+        def again() -> None:
+            self.waiting_count -= 1
+            call()
+
+        self.waiting_count += 1
+        self._served.later(delay_s, again)
+
+
+def one_by_one(on_done: OnComplete) -> OnRemoved:
+    """Make what calls a completion once for each message."""
+
+    def done(_ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+        for error in outcomes:
+            on_done(error)
+
+    return done
 
 
 def _known(error: StoreError | None, what: What, turn: int) -> StoreError | None:

@@ -287,6 +287,21 @@ class StoreCalls:
         dequeue = partial(self._store.dequeue_each, message_ids, queue, holder, outcome=outcome)
         self._call_each(on_done, len(message_ids), dequeue)
 
+    def release_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str,
+        on_done: OnEachComplete,
+        *,
+        failed: bool,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """Make many acquired messages available again. See `BatchCalls.release_each`."""
+        options: dict[str, Any] = {"delivery_failed": failed, "annotations": annotations}
+        release = partial(self._store.release_each, message_ids, queue, holder, **options)
+        self._call_each(on_done, len(message_ids), release)
+
     def acquire(self, message_id: int, queue: str, holder: str, on_done: OnComplete) -> None:
         """Reserve a message on a queue for a holder. See `MessageStore.acquire`."""
         self.call(on_done, self._store.acquire, message_id, queue, holder)
@@ -301,20 +316,6 @@ class StoreCalls:
     ) -> None:
         """Remove a message from a queue for good. See `MessageStore.dequeue`."""
         self.call(on_done, self._store.dequeue, message_id, queue, holder, outcome=outcome)
-
-    def release(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str,
-        on_done: OnComplete,
-        *,
-        failed: bool,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Make an acquired message available again. See `MessageStore.release`."""
-        options = {"delivery_failed": failed, "annotations": annotations}
-        self.call(on_done, self._store.release, message_id, queue, holder, **options)
 
     def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
         """Create a queue or an exchange in the store. See `WiringCalls.create`."""

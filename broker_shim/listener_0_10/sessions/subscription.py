@@ -271,7 +271,7 @@ class SessionConsumer:
 
     def _give_back_granted(self) -> None:
         while self._granted:
-            self.holdings.give_back(self._granted.popleft(), failed=False)
+            self.holdings.give_back((self._granted.popleft(),), failed=False)
 
     def look(self) -> None:
         """Copy what waits after the cursor, as far as there is credit. See `Browser`."""

@@ -16,6 +16,7 @@ from broker_shim.amqp_0_10.definitions import (
     MessageFlowMode,
 )
 from broker_shim.amqp_0_10.structs import MessageAcquired
+from broker_shim.broker.flow.settlement import one_by_one
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.wiring.address import QueueNode
@@ -170,9 +171,9 @@ class Subscriptions:
         def undone() -> None:
             self._accepting.pop(number, None)
             if self._session.is_over or transaction.gives_back:
-                sent.subscription.holdings.give_back(sent.message_id, failed=True)
+                sent.subscription.holdings.give_back((sent.message_id,), failed=True)
             elif sent.released is not None:
-                sent.subscription.holdings.give_back(sent.message_id, failed=sent.released)
+                sent.subscription.holdings.give_back((sent.message_id,), failed=sent.released)
             else:
                 sent.in_transaction = False
                 self._sent[number] = sent
@@ -207,10 +208,10 @@ class Subscriptions:
         sent = self._take(command.transfers)
         for number in self._accepting.chosen(command.transfers):
             self._accepting[number].released = command.set_redelivered
-        done = self._last_of(len(sent), command_id)
+        done = one_by_one(self._last_of(len(sent), command_id))
         for _number, message in sent:
-            failed = command.set_redelivered
-            message.subscription.holdings.give_back(message.message_id, failed=failed, on_done=done)
+            give_back, failed = message.subscription.holdings.give_back, command.set_redelivered
+            give_back((message.message_id,), done, failed=failed)
 
     def acquire(self, command: c.MessageAcquire, command_id: int) -> None:
         """Acquire the messages that were shown and that nobody else has."""
@@ -235,7 +236,7 @@ class Subscriptions:
                 sent.subscription.holdings.locks.begin((sent.message_id,))
                 held.append(number)
                 if self._session.is_over:
-                    sent.subscription.holdings.give_back(sent.message_id, failed=True)
+                    sent.subscription.holdings.give_back((sent.message_id,), failed=True)
             if not left:
                 answer()
 
@@ -310,7 +311,7 @@ class Subscriptions:
         for message in sent.values():
             message.subscription.holdings.locks.close()
             if message.is_acquired and not message.in_transaction:
-                message.subscription.holdings.give_back(message.message_id, failed=True)
+                message.subscription.holdings.give_back((message.message_id,), failed=True)
 
     def take_back(self, holder: str, message_id: int) -> None:
         """Give back a message of this consumer that the client has not decided about in time."""
@@ -318,7 +319,7 @@ class Subscriptions:
             is_it = sent.subscription.holder == holder and sent.message_id == message_id
             if is_it and sent.is_acquired:
                 del self._sent[number]
-                sent.subscription.holdings.give_back(message_id, failed=True)
+                sent.subscription.holdings.give_back((message_id,), failed=True)
 
     def queue_deleted(self, subscription: SessionConsumer) -> None:
         """End a consumer whose queue is deleted, which the client may not know."""

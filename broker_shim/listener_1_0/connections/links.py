@@ -22,8 +22,10 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker_shim.broker.flow.settlement import OnRemoved
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -301,9 +303,8 @@ class Links:
     def end_own(self, terminus: Terminus, on_done: OnComplete) -> None:
         """Give back what a terminus holds, and destroy its queue; `on_done` when that is gone."""
         queue = None if terminus.terms is None else terminus.terms.queue
-        for held in self.held.pop(terminus.key, {}).values():
-            if held.queue != queue:
-                self.give_back(terminus.key, held)
+        held = self.held.pop(terminus.key, {}).values()
+        self.give_back(terminus.key, [kept for kept in held if kept.queue != queue])
         if queue is None:
             on_done(None)
         else:
@@ -342,10 +343,12 @@ class Links:
             if (left := {tag: kept for tag, kept in held.items() if kept.queue != queue})
         }
 
-    def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
-        """Make a message that a link held available again."""
-        give_back, failed = self._broker.settlement.give_back, held.failed
-        give_back(held.message_id, held.queue, link_text(key), failed=failed, on_done=on_done)
+    def give_back(self, key: LinkKey, held: Iterable[Held], done: OnRemoved | None = None) -> None:
+        """Make messages that a link held available again: neighbours together."""
+        for (queue, failed), alike in groupby(held, lambda kept: (kept.queue, kept.failed)):
+            ids = [delivery.message_id for delivery in alike]
+            give_back = self._broker.settlement.give_back
+            give_back(ids, queue, link_text(key), failed=failed, on_done=done)
 
     def end_holding(
         self, terminus: Terminus, held: Mapping[bytes, Held], *, is_closed: bool = False
@@ -362,9 +365,7 @@ class Links:
             self.held.setdefault(terminus.key, {}).update(held)
             return
         ends_too = terminus.terms.queue if terminus.is_over and terminus.terms else None
-        for delivery in held.values():
-            if delivery.queue != ends_too:
-                self.give_back(terminus.key, delivery)
+        self.give_back(terminus.key, [kept for kept in held.values() if kept.queue != ends_too])
 
     def _leave_to_other(self, held: Iterable[Held]) -> None:
         for delivery in held:

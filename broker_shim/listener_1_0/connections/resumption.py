@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Accepted, Received
+from broker_shim.broker.flow.settlement import one_by_one
 from broker_shim.completion import OnComplete, after
 from broker_shim.links import LinkEndpoint
 from broker_shim.links.termini.terminus import DeliveryState, Terminus
@@ -57,8 +58,7 @@ def give_back_lost(
         if steps[tag] is ResumptionStep.SEND_AGAIN or delivery.queue != queue
     ]
     done = after(len(lost) + 1, on_done)
-    for tag in lost:
-        links.give_back(key, held.pop(tag), done)
+    links.give_back(key, [held.pop(tag) for tag in lost], one_by_one(done))
     if not held:
         links.held.pop(key, None)
     done(None)

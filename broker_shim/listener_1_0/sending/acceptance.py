@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Modified
+from broker_shim.broker.flow.settlement import OnRemoved
+from broker_shim.broker.transactions.unit_of_work import nobody
+from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.links import Links
@@ -18,28 +21,42 @@ if TYPE_CHECKING:
 
 
 def accept(link: OutgoingLink, links: Links, runs: Sequence[DecidedRun]) -> None:
-    """Take accepted messages off their queue, and tell their receiver.
+    """Take accepted messages off their queue, and tell their receiver."""
+    end(link, links, runs, ACCEPTED, link.holdings.accept)
 
-    The next attach waits for that.
+
+def end(
+    link: OutgoingLink,
+    links: Links,
+    runs: Sequence[DecidedRun],
+    state: object,
+    carry_out: Callable[[Sequence[int], OnRemoved], None],
+    on_done: OnComplete = nobody,
+) -> None:
+    """Carry a decision about messages out, and tell their receiver of it as it becomes durable.
+
+    The next attach waits for that; then `on_done` is called with a failure, if there was any.
     """
     message_ids = [message_id for decided in runs for message_id in decided.message_ids]
-    left, all_told = len(message_ids), links.tracked(link.terminus, _nothing)
+    left, all_done = len(message_ids), links.tracked(link.terminus, on_done)
+    failure: StoreError | None = None
 
     def done(ended: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
-        nonlocal left
+        nonlocal left, failure
         left -= len(ended)
         try:
             if len(ended) == len(message_ids) and not any(outcomes):
-                link.confirm([decided.place for decided in runs], ACCEPTED)
+                link.confirm([decided.place for decided in runs], state)
                 return
-            rows = zip(ended, outcomes, strict=True)
+            rows = [*zip(ended, outcomes, strict=True)]
+            failure = failure or next(filter(None, outcomes), None)
             durable = {message_id for message_id, error in rows if error is None}
-            link.confirm([*_places(runs, durable)], ACCEPTED)
+            link.confirm([*_places(runs, durable)], state)
         finally:
             if not left:
-                all_told(None)
+                all_done(failure)
 
-    link.holdings.accept(runs[0].message_ids if len(runs) == 1 else message_ids, done)
+    carry_out(runs[0].message_ids if len(runs) == 1 else message_ids, done)
 
 
 def _places(runs: Iterable[DecidedRun], message_ids: Container[int]) -> Iterator[Place]:
@@ -63,7 +80,3 @@ def failed_count(connection: Connection, run: SentRun) -> int:
     if is_lost or isinstance(default_outcome(run.link.remote.source), Modified):
         return run.written_count(connection.written_bytes)
     return 0
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """Ignore the outcome: no other caller waits for it."""

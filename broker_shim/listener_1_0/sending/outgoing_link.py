@@ -16,7 +16,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.transactions.unit_of_work import nobody
-from broker_shim.completion import OnComplete, after
+from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
 from broker_shim.listener_1_0 import conditions, outcomes
@@ -24,7 +24,7 @@ from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.links import Held
 from broker_shim.listener_1_0.connections.resumption import ResumptionPlan
 from broker_shim.listener_1_0.outcomes import DecidedRun, kept_of, rejection
-from broker_shim.listener_1_0.sending.acceptance import accept, failed_count
+from broker_shim.listener_1_0.sending.acceptance import accept, end, failed_count
 from broker_shim.listener_1_0.sending.held_deliveries import Resumption
 from broker_shim.listener_1_0.sending.link_outlet import LinkOutlet
 from broker_shim.listener_1_0.sending.retirements import Retirements
@@ -299,30 +299,29 @@ class OutgoingLink:
 
     def _released(self, decided: DecidedRun, _state: object) -> None:
         """Give back messages that the client did not look at."""
-        for message_id, place in decided.singles():
-            done = self._settling(place, outcomes.RELEASED)
-            self.holdings.give_back(message_id, failed=False, on_done=done)
+        give_back = partial(self.holdings.give_back, failed=False)
+        end(self, self._links, [decided], outcomes.RELEASED, give_back)
 
     def _modified(self, decided: DecidedRun, state: Modified) -> None:
         """Give back messages with the annotations that the client changed.
 
         The entry keeps them, as stored messages are immutable.
         """
-        failed = state.delivery_failed is True
-        for message_id, place in decided.singles():
-            if state.undeliverable_here:
-                self.queue.refuse(message_id, self)
-            kept = kept_of(self._broker.calls, self.queue.name, message_id, state)
-            done = self._settling(place, outcomes.MODIFIED)
-            self.holdings.give_back(message_id, failed=failed, on_done=done, annotations=kept)
+        for message_id in decided.message_ids if state.undeliverable_here else ():
+            self.queue.refuse(message_id, self)
+        give_back = partial(self.holdings.give_back, failed=state.delivery_failed is True)
+        calls, name = self._broker.calls, self.queue.name
+        kept = [kept_of(calls, name, message_id, state) for message_id in decided.message_ids]
+        for added, part in decided.parts(kept):
+            carry_out = partial(give_back, annotations=added)
+            end(self, self._links, [part], outcomes.MODIFIED, carry_out)
 
     def _broken_off(self, decided: DecidedRun, _state: object) -> None:
         """Give back a message that was decided about before all of it was sent.
 
         Whatever the client said, it cannot have used the message, and it counts as failed.
         """
-        for message_id in decided.message_ids:
-            self.holdings.give_back(message_id, failed=True)
+        self.holdings.give_back(decided.message_ids, failed=True)
 
     def _settling(self, place: Place, state: object) -> OnComplete:
         """Make the completion that confirms an outcome once it is durable.
@@ -383,15 +382,9 @@ class OutgoingLink:
         """Give back deliveries that their client has not decided about, as failed ones."""
         taken, run.held = run.held, None
         self._outlet.decided(run)  # what was not sent whole is broken off
-        done = after(len(taken), on_done)
-        for message_id, place in DecidedRun(run.place, taken.message_ids).singles():
-
-            def given_back(error: StoreError | None, place: Place = place) -> None:
-                self._confirm_durable(place, _FAILED, error)
-                done(error)
-
-            tracked = self._links.tracked(self.terminus, given_back)
-            self.holdings.give_back(message_id, failed=True, on_done=tracked)
+        give_back = partial(self.holdings.give_back, failed=True)
+        decided = DecidedRun(run.place, taken.message_ids)
+        end(self, self._links, [decided], _FAILED, give_back, on_done)
         taken.release()
 
     def send_later(self, message_id: int, delay_s: float) -> None:

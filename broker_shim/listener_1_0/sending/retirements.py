@@ -24,6 +24,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.flow.settlement import one_by_one
 from broker_shim.broker.storage.store_puts import Operation, as_operation
 from broker_shim.broker.transactions.unit_of_work import nobody
 from broker_shim.completion import OnComplete, after
@@ -225,9 +226,8 @@ class Retirements:
         elif not self._served.serves(self.holdings.queue):
             on_done(None)  # they went with their queue
         else:
-            done = after(len(ids), on_done)
-            for message_id in ids:
-                self._owner.holdings.give_back(message_id, failed=True, on_done=done)
+            done = one_by_one(after(len(ids), on_done))
+            self._owner.holdings.give_back(ids, done, failed=True)
 
 
 def _refuse(

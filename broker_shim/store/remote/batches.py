@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
-from broker_shim.store.interface import NewMessageRun, TransactionContext
+from broker_shim.store.interface import Annotations, NewMessageRun, TransactionContext
 from broker_shim.store.remote import member_records as made
 from broker_shim.store.remote.remote_messages import RemoteMessages
 from broker_shim.store.remote.remote_transaction import RemoteTransaction
@@ -202,6 +202,24 @@ class RemoteBatches:
         """
         check_batch(message_ids, on_complete)
         record = partial(made.dequeued, 0, queue, holder, outcome)
+        self._ask_entries(message_ids, record, on_complete)
+
+    def release_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str,
+        on_complete: OnEachComplete,
+        *,
+        delivery_failed: bool,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """Ask that many messages of one queue be given back, in one frame.
+
+        See `BatchCalls.release_each`.
+        """
+        check_batch(message_ids, on_complete)
+        record = partial(made.released, 0, queue, holder, delivery_failed, annotations)
         self._ask_entries(message_ids, record, on_complete)
 
     def _frames(

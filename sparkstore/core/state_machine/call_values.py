@@ -13,7 +13,14 @@ from sparkstore.core.annotations import Annotations
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import Entry, QueueState
 from sparkstore.core.link_records import LinkKey
-from sparkstore.core.records import ExchangeBindingKey, MessageHeader, Record, Run, each_header
+from sparkstore.core.records import (
+    ExchangeBindingKey,
+    MessageHeader,
+    Record,
+    Run,
+    each_header,
+    run_of,
+)
 from sparkstore.core.xids import Xid
 from sparkstore.errors import InvalidRequest, StoreError
 
@@ -155,6 +162,21 @@ def singles_of(steps: Iterable[RecordStep]) -> Iterator[RecordStep]:
             yield step
         else:
             yield from (step._replace(run=record) for record in step.run.singles())
+
+
+def joined(steps: Sequence[RecordStep]) -> Iterator[RecordStep]:
+    """Join neighbours of one record each: those that differ in nothing but message and time."""
+    at = 0
+    while at < len(steps):
+        record, end = steps[at].record, at + 1
+        while end < len(steps):
+            later, message_id = steps[end].record, (record.message_id or 0) + end - at
+            alike = later == record._replace(message_id=message_id, at=later.at)
+            if not alike or steps[end].is_kept != steps[at].is_kept:
+                break
+            end += 1
+        yield steps[at]._replace(run=run_of(record, end - at))
+        at = end
 
 
 class StoreCall:

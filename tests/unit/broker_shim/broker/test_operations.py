@@ -96,7 +96,7 @@ def test_of_two_who_browse_one_acquires_and_nobody_else_gets_the_message(house: 
     entry = house.broker.calls.entry("q", 1)
     assert entry is not None
     assert entry.acquired_by == "one"
-    house.broker.settlement.give_back(1, "q", "one", failed=True)
+    house.broker.settlement.give_back((1,), "q", "one", failed=True)
     house.run()
     assert bodies(waiting) == ["a"]
     assert house.broker.queues["q"].delivery_count(1) == 1

@@ -72,7 +72,7 @@ def test_a_message_that_failed_says_so_to_whoever_gets_it(
     bench.publish(1, 10)
     bench.broker.acquisition.acquire("q", 1, "another", lambda _error: None)
     bench.run()
-    bench.broker.settlement.give_back(1, "q", "another", failed=True)
+    bench.broker.settlement.give_back((1,), "q", "another", failed=True)
     bench.run()
     link = bench.receiver(credit=1, snd_settle_mode=int(mode))
     bench.exchange()
@@ -108,12 +108,14 @@ def test_credit_that_is_taken_back_and_given_again_changes_no_order(
     bench.ours.receive(encoded_frame(flow(0, 4)))
     bench.broker.dispatch()  # four are on their way to be acquired
     bench.ours.receive(encoded_frame(flow(0, 1)))
-    release, releases = bench.calls.release, list[Callable[[], None]]()
+    release, releases = bench.calls.release_each, list[Callable[[], None]]()
     monkeypatch.setattr(
-        bench.calls, "release", lambda *it, **more: releases.append(partial(release, *it, **more))
+        bench.calls,
+        "release_each",
+        lambda *it, **more: releases.append(partial(release, *it, **more)),
     )
     bench.run()  # one is sent, three go back
-    assert len(releases) == 3
+    assert len(releases) == 1
     client.send(Flow(0, WINDOW, 0, WINDOW, 0, 1, 9))
     for each in releases:
         each()
@@ -141,7 +143,7 @@ def test_what_is_still_being_acquired_does_not_overtake_what_goes_back(
     client.receiver(0)
     bench.publish(6, 10)
     put_off_all("acquire_each")
-    put_off_all("release")
+    put_off_all("release_each")
     client.send(flow(0, 1))
     client.send(flow(0, 4))
     client.send(flow(0, 0))
@@ -149,7 +151,7 @@ def test_what_is_still_being_acquired_does_not_overtake_what_goes_back(
     client.send(flow(0, 9))
     go_on("acquire_each", 1)  # the other three
     assert transfers(client.read()) == []
-    go_on("release", 4)
+    go_on("release_each", 2)
     go_on("acquire_each", 1)
     tags = [each.delivery_tag for each in transfers(client.read())]
     assert len(tags) == 6
