@@ -318,6 +318,7 @@ def test_an_order_about_a_whole_queue_holds_the_loop_for_a_thousand_messages_at_
 ) -> None:
     """A million in one turn would keep each client waiting for seconds."""
     monkeypatch.setattr(entries_module, "_YOUNG", 2048)
+    monkeypatch.setattr(entries_module, "CHUNK", 1024)
     for name in ("deep", "deep.target"):
         house.ask("PUT", path_of(name), None, {})
     house.put("deep", *[b""] * 3000)
