@@ -43,15 +43,20 @@ class DeliveryDelays:
             self.came(queue, [message_id for message_id, _entry in entries.marked()])
 
     def came(self, queue: QueueDispatch, message_ids: Iterable[int]) -> None:
-        """Hide messages that wait on a queue, and whose time has not come."""
+        """Hide messages that wait on a queue, and whose time has not come.
+
+        One that is due already, but no sooner than another that still waits for the timer, is
+        hidden with it: they come in the order of their times.
+        """
         entries = self._served.calls.entries(queue.name)
         if not (isinstance(entries, Entries) and entries.has_delays):  # most often
             return
         now_us, is_new = self._now_us(), False
+        later_us = now_us + 1
         for message_id in message_ids:
             entry = entries.get(message_id)
             at_us = None if entry is None else delivery_time_of(entry.detail)
-            if at_us is not None and at_us > now_us:
+            if at_us is not None and at_us >= min(later_us, queue.delayed.next_us or later_us):
                 queue.delayed.hide(message_id, at_us)
                 is_new = True
         if is_new:

@@ -23,14 +23,25 @@ class Delayed:
     def __init__(self) -> None:
         store, self.now_us = MemoryMessageStore(), DUE_US - 10 * SECOND_US
         done(store.create, Queue("q"))
-        message = store.message(MessageHeader("raw", b"h"), b"body")
-        annotations = {DELIVERY_TIME: ("long", str(DUE_US // 1_000))}
-        done(store.enqueue, message, "q", annotations=annotations)
+        self._store = store
+        first = self._enqueue()
         self.house = MemoryBroker(store, entries=store.recover().entries)
         self.queue = self.house.broker.serve(Queue("q"))
-        self.queue.arrived([message.message_id], 4)
+        self.queue.arrived([first], 4)
         self._delays = DeliveryDelays(self.house.broker, lambda: self.now_us)
         self._delays.recovered(self.queue)
+
+    def _enqueue(self) -> int:
+        message = self._store.message(MessageHeader("raw", b"h"), b"body")
+        annotations = {DELIVERY_TIME: ("long", str(DUE_US // 1_000))}
+        done(self._store.enqueue, message, "q", annotations=annotations)
+        return message.message_id
+
+    def enqueue_another(self) -> None:
+        """Put one that is due at the same time on the queue."""
+        second = self._enqueue()
+        self.queue.arrived([second], 4)
+        self._delays.came(self.queue, [second])
 
     @property
     def wait_s(self) -> float:
@@ -66,3 +77,13 @@ def test_a_clock_that_was_set_back_an_hour_delivers_nothing_early(it: Delayed) -
     assert it.wait_s == 60, "so a clock that is set forward again is seen within a minute"
     assert it.is_hidden(DUE_US - 3_540 * SECOND_US)
     assert not it.is_hidden(DUE_US + SECOND_US)
+
+
+def test_one_that_comes_when_it_is_due_does_not_overtake_one_that_waits_for_the_timer(
+    it: Delayed,
+) -> None:
+    it.now_us = DUE_US + 1
+    it.enqueue_another()
+    assert len(it.queue.delayed) == 2
+    assert not it.is_hidden(DUE_US + 1)
+    assert len(it.queue.delayed) == 0
