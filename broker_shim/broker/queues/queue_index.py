@@ -151,6 +151,8 @@ class QueueIndex:
 
     def recovered(self, message_ids: Sequence[int], priorities: Integers) -> None:
         """Add messages that wait after all others, each of its own priority."""
+        if not message_ids:
+            return
         end, of_each = 0, pack(priorities)
         if of_each.offsets is None:  # as most: they are not looked at one by one
             self.extend(message_ids, of_each.base)
