@@ -25,7 +25,9 @@ export function streams(_parts, user) {
     }
     const it = await get("streams");
     list.fill(it.items);
-    note.textContent = `${it.event_streams} readers of GET /api/v1/events are connected. Streams of events in Spark and`
+    const cut = it.left_out ? `${it.left_out.toLocaleString()} more rows are left out: these are the newest. ` : "";
+    const readers = it.event_streams === 1 ? "1 reader" : `${it.event_streams} readers`;
+    note.textContent = `${cut}GET /api/v1/events has ${readers} here. Streams of events in Spark and`
       + " SQL read files, so no broker knows of them: their offsets are in their checkpoints, and nothing is kept for"
       + ` them. History begins at position ${it.history_begins.toLocaleString()}: a stream that is behind it is refused.`;
   }

@@ -20,22 +20,28 @@ from broker_shim.serve.http.resources.events import OpenStreams
 from broker_shim.serve.http.table_reads import flushed, read_tables
 from sparkstore.tables.root import Root
 
+_QUERY = "spark-[0-9a-f]{32}"
+_SINK = "spark-sink-([0-9a-f]{8}|[0-9a-f]{32})"
 _MEMBERS = """
 WITH held AS (
   SELECT
     split_part(acquired_by, '/', 1) AS member,
-    CAST(regexp_extract(acquired_by, '/ticket-(\\d+)$', 1) AS BIGINT) AS ticket,
+    TRY_CAST(split_part(acquired_by, '/ticket-', 2) AS BIGINT) AS ticket,
     queue, count(*) AS messages, min(enqueued_at) AS oldest_at
-  FROM queue_messages WHERE acquired_by LIKE 'spark-%/ticket-%' GROUP BY acquired_by, queue
+  FROM queue_messages WHERE regexp_full_match(acquired_by, '{query}/ticket-[0-9]+')
+  GROUP BY acquired_by, queue
 )
 SELECT
   member,
   CASE WHEN starts_with(member, 'spark-sink-') THEN 'sink' ELSE 'query' END AS kind,
-  since, queue, ticket, coalesce(messages, 0) AS messages, oldest_at
-FROM (SELECT member, since FROM members WHERE starts_with(member, 'spark-')) AS known
+  since, queue, ticket, coalesce(messages, 0) AS messages, oldest_at, count(*) OVER () AS known
+FROM (
+  SELECT member, since FROM members WHERE regexp_full_match(member, '{query}|{sink}')
+) AS named
 FULL JOIN held USING (member)
-ORDER BY kind, member, ticket LIMIT {limit}
+ORDER BY since DESC NULLS LAST, member, ticket LIMIT {limit}
 """
+"""Names are as `ticket_store.member_of` and `spark_sink.member_names` make them, no others."""
 
 
 class StreamQuery(Model):
@@ -61,13 +67,14 @@ class StreamRow(Struct, kw_only=True):
 
 
 class StreamList(Struct, kw_only=True):
-    """The streams that are known.
+    """The streams that are known, the newest first; `left_out` more rows are.
 
     `event_streams` are those of `GET /api/v1/events` that are open here. Streams of events in Spark
     are not known: they read files. One whose position is below `history_begins` is refused.
     """
 
     items: list[StreamRow]
+    left_out: int
     event_streams: int
     history_begins: int
 
@@ -75,24 +82,31 @@ class StreamList(Struct, kw_only=True):
 async def list_streams(call: Call) -> StreamList:
     """List the streams that take from queues or write to them, and where history begins."""
     root, limit = await flushed(call), call.query.limit
-    rows, begin = await read_tables(call, lambda: (streams_of(root, limit), _begin(root)))
+    (rows, left_out), begin = await read_tables(
+        call, lambda: (streams_of(root, limit), _begin(root))
+    )
     return StreamList(
         items=[StreamRow(**row) for row in rows],
-        event_streams=OpenStreams.count,
+        left_out=left_out,
+        event_streams=OpenStreams.events,
         history_begins=begin,
     )
 
 
-def streams_of(root: Root, limit: int) -> list[dict[str, Any]]:
-    """Return the rows of `StreamRow`, as the tables have them.
+def streams_of(root: Root, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the rows of `StreamRow`, as the tables have them, and how many more there are.
 
     Raises:
         StoreError: They cannot be read.
     """
     from sparkstore.embedded.query import query  # noqa: PLC0415  # it loads duckdb
 
-    rows = query(root, _MEMBERS.format(limit=limit)).to_pylist()
-    return [{**row, **{name: _time(row[name]) for name in ("since", "oldest_at")}} for row in rows]
+    text = _MEMBERS.format(limit=limit, query=_QUERY, sink=_SINK)
+    rows = query(root, text).to_pylist()
+    known = [row.pop("known") for row in rows]
+    times = ({name: _time(row[name]) for name in ("since", "oldest_at")} for row in rows)
+    items = [{**row, **shown} for row, shown in zip(rows, times, strict=True)]
+    return items, known[0] - len(known) if known else 0
 
 
 def _time(moment: Any) -> str | None:

@@ -49,20 +49,29 @@ class EventQuery(Model):
 
 
 class OpenStreams:
-    """Counts the streams of this process that are open; on the thread of the HTTP port."""
+    """Counts the streams of this process that are open; on the thread of the HTTP port.
 
-    count = 0
+    Attributes:
+        count: All, exports too.
+        events: Those of events.
+    """
+
+    count = events = 0
 
 
-async def counted(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Make a stream's parts, and count it while they are made."""
+async def counted(
+    parts: AsyncGenerator[bytes, None], events: int = 0
+) -> AsyncGenerator[bytes, None]:
+    """Make a stream's parts, and count it while they are made; `events`: 1 for a stream of them."""
     OpenStreams.count += 1
+    OpenStreams.events += events
     try:
         async with aclosing(parts):
             async for part in parts:
                 yield part
     finally:
         OpenStreams.count -= 1
+        OpenStreams.events -= events
 
 
 async def stream_events(call: Call) -> Response:
@@ -77,7 +86,7 @@ async def stream_events(call: Call) -> Response:
         text = f"the newest event is {last}, and not {after}: begin anew, without Last-Event-ID"
         raise HttpRefusal(409, text)
     call.audit_read("events", call.query.queue, after=after)
-    return Response(kind="text/event-stream", parts=counted(_parts(call, root, after)))
+    return Response(kind="text/event-stream", parts=counted(_parts(call, root, after), events=1))
 
 
 def check_streams() -> None:
