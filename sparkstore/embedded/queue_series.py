@@ -104,14 +104,14 @@ _STARTS = """
 WITH taken_over AS (
   SELECT epoch FROM sparkstore_events
   WHERE kind = 'ids_reserved' AND message_id > {ids} AND (message_id - 2) % {ids} < {block}
-    AND {recent}
   QUALIFY row_number() OVER (PARTITION BY (message_id - 2) // {ids} ORDER BY position) = 1
 )
 SELECT epoch_us("at"), epoch IN (FROM taken_over)
 FROM sparkstore_events WHERE kind = 'opened' AND {recent} ORDER BY 1
 """
 """Each generation of a root gives out ids of a range of its own, so its first reservation is told
-by its number: in that epoch another machine began to serve, or a person promoted a replica."""
+by its number: in that epoch another machine began to serve, or a person promoted a replica. The
+first of all that history has: later ones may be of fewer ids than a block (`reserve`)."""
 _NOW = """
 WITH came AS (
   SELECT message_id, position, "at" FROM sparkstore_state

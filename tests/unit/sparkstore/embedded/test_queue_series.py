@@ -198,10 +198,16 @@ def test_the_age_is_of_some_messages_where_too_many_left(
 
 
 def test_a_start_in_a_new_generation_is_marked_as_a_failover(tmp_path: Path) -> None:
-    """Ids tell: each generation gives out its own, and a start after a kill goes on in them."""
-    rows = []
-    for epoch, (generation, blocks) in enumerate(((0, 1), (0, 2), (1, 1), (1, 2), (2, 1)), 1):
-        below = 1 + generation * IDS_OF_A_GENERATION + blocks * ID_BLOCK
+    """Ids tell: each generation gives out its own, and a start after a kill goes on in them.
+
+    Also where few ids are reserved at a time, as for Broker-J, and the failover is before the time
+    that is asked for.
+    """
+    rows, few = [], 10_000
+    for epoch, (generation, count) in enumerate(
+        ((0, ID_BLOCK), (0, 2 * ID_BLOCK), (1, few), (1, 2 * few), (2, ID_BLOCK)), 1
+    ):
+        below = 1 + generation * IDS_OF_A_GENERATION + count
         for record in (opened(epoch * 10 * S, "w"), ids_reserved(epoch * 10 * S + 1, below)):
             rows.append(Row(len(rows) + 1, epoch, record))
     root = build_root(tmp_path / "root", Layers(History(rows), 4, 4, 1, 1000))
@@ -212,3 +218,5 @@ def test_a_start_in_a_new_generation_is_marked_as_a_failover(tmp_path: Path) -> 
         (30, "failed over"),
         (40, "broker started"),
     ]
+    later = queue_series(root, "q", SeriesTimes(35 * S, 50 * S, S))
+    assert [mark["what"] for mark in later.marks] == ["broker started"]
