@@ -53,18 +53,22 @@ def has_whole_root(path: Path) -> bool:
     return False
 
 
+class JobAtWork(Unavailable):
+    """Connect again, but not soon: a job is at work on the old root, and ends by itself."""
+
+
 @contextmanager
 def without_jobs(path: Path) -> Iterator[None]:
     """Keep jobs away from a folder during the body.
 
     Raises:
-        Unavailable: One is at work there: it ends by itself, and the next connection copies.
+        JobAtWork: One is at work there; a later connection copies.
     """
     with ExitStack() as held:
         try:
             held.enter_context(jobs_lease(path))
         except Locked as reason:
-            raise Unavailable(f"no copy while a job works on the old root: {reason}") from reason
+            raise JobAtWork(f"no copy while a job works on the old root: {reason}") from reason
         yield
 
 

@@ -117,8 +117,8 @@ class StandbyPort:
             self._take_place(connection, peer)
             peer.patience_s = _BRING_UP_S
             check_standby(hello, self._log.root.identity)
-            self._refusals.clear()
-            StandbySession(self._log, peer, hello, self._stopping).run()
+            on_live = self._refusals.clear
+            StandbySession(self._log, peer, hello, self._stopping, on_live).run()
         except StoreError as reason:
             if not self._stopping.is_set() and self._log.failure is None:
                 self._warn(where, reason)

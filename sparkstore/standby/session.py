@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pyarrow as pa
@@ -55,11 +55,16 @@ class StandbySession:
     """Brings one standby up and keeps it there; `run` returns when it is gone, and says why."""
 
     def __init__(
-        self, log: Log, peer: Peer, hello: StandbyHello, stopping: threading.Event
+        self,
+        log: Log,
+        peer: Peer,
+        hello: StandbyHello,
+        stopping: threading.Event,
+        on_live: Callable[[], None],
     ) -> None:
         assert log.shipping is not None
         self._log, self._peer, self._hello, self._stopping = log, peer, hello, stopping
-        self._root, self._shipping = log.root, log.shipping
+        self._root, self._shipping, self._on_live = log.root, log.shipping, on_live
 
     def run(self) -> None:
         """Serve the standby until it or this primary ends.
@@ -114,6 +119,7 @@ class StandbySession:
         self._expect_ack(joined_at - 1)
         self._peer.patience_s = self._shipping.synchrony.grace_s
         self._shipping.attach(self._peer, self._hello.root_id)
+        self._on_live()
         self._shipping.beat(self._peer)  # by which the standby knows that it is waited for
         while not self._stopping.wait(_BEAT_S):
             self._shipping.beat(self._peer)
@@ -131,6 +137,7 @@ class StandbySession:
     def _copy(self) -> int:
         """Copy all tables; the last position in them."""
         identity, far = self._root.identity, FarStorage(self._peer)
+        far.files()  # answered once it begins: until then a job may be at work on its old root
         _log.warning("the standby at %s gets a copy of all tables", self._peer.where)
         copied = Identity(
             self._hello.root_id,

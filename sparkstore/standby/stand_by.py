@@ -30,6 +30,7 @@ from sparkstore.errors import Ended, InvalidRequest, Locked, StoreError, Unavail
 from sparkstore.shipping.peer import Peer, RefusedByPeer
 from sparkstore.shipping.steps import Sighting, may_take_over, next_look_s, seen_again
 from sparkstore.standby.admission import StartRole, role_at_start
+from sparkstore.standby.copied_root import JobAtWork
 from sparkstore.standby.follower import StandbyConnection
 from sparkstore.tables.fencing import PRIMARY, STANDBY, change_identity
 from sparkstore.tables.lock import FileLock
@@ -237,8 +238,9 @@ class StandBy:
         if str(reason) != self._trouble and not self._stopping.is_set():
             _log.warning("not in step: %s", reason)
         self._trouble = str(reason)
-        is_refused = isinstance(reason, RefusedByPeer)  # else it may be there at any moment
-        self._again_s = min(2 * self._again_s, _SELDOM_S) if is_refused else _AGAIN_S
+        # Else it may be there at any moment; each greeting makes the primary commit to Delta.
+        is_seldom = isinstance(reason, RefusedByPeer | JobAtWork)
+        self._again_s = min(2 * self._again_s, _SELDOM_S) if is_seldom else _AGAIN_S
 
     # ------------------------------------------------------------------- the witness
 

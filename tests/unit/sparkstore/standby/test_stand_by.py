@@ -161,8 +161,13 @@ def test_the_old_primary_follows_the_new_one_and_its_tail_is_kept(tmp_path: Path
         assert facts_in(old) == [*range(1, 11), *range(21, 33)]
 
 
-def test_a_root_that_went_apart_is_set_aside_whole_when_no_job_works_on_it(tmp_path: Path) -> None:
-    """A job whose tables were moved would commit to those of the copy."""
+def test_a_root_that_went_apart_is_set_aside_whole_when_no_job_works_on_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A job whose tables were moved would commit to those of the copy.
+
+    Until it ends the primary is asked seldom, says so once, and of no copy that there is one.
+    """
     with serving(tmp_path / "a") as (log, port):
         with standing_by(tmp_path / "b", port_of(port)) as standby:
             until(lambda: standby.is_live)
@@ -173,11 +178,15 @@ def test_a_root_that_went_apart_is_set_aside_whole_when_no_job_works_on_it(tmp_p
         identity = {"role": STANDBY, "generation": 1}
         change_identity(open_root(tmp_path / "b"), lambda _: identity)
         write(log, 11, 15)
+        caplog.clear()
         with standing_by(tmp_path / "b", port_of(port)) as standby:
             with jobs_lease(tmp_path / "b"):
                 until(lambda: "another job is at work" in standby.trouble)
+                until(lambda: standby._again_s > 1.0)  # asked twice
+                assert "gets a copy" not in caplog.text
                 assert not (tmp_path / "b" / "set-aside").exists()
             until(lambda: standby.is_live)
+        assert caplog.text.count("gets a copy") == caplog.text.count("refuses: no copy") == 1
     (aside,) = (tmp_path / "b" / "set-aside").glob("*-root")
     assert (aside / "root.json").is_file()
     finish(tmp_path / "b")
