@@ -35,21 +35,22 @@ class _Reads:
     threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="http-tables")
 
 
-async def read_tables(call: Call, read: Callable[[], T]) -> T:
+async def read_tables(call: Call | None, read: Callable[[], T]) -> T:
     """Return what a read of tables returns, as soon as it has its turn.
 
     Args:
-        call: The request, whose asker may go meanwhile.
+        call: The request, whose asker may go meanwhile; None: others wait for the answer, too.
         read: The read; it runs on a thread of its own kind.
 
     Raises:
         HttpRefusal: Others read for too long; or this read does; or whoever asked has gone.
     """
-    gone = asyncio.ensure_future(call.gone())
+    loop = asyncio.get_running_loop()
+    gone = asyncio.ensure_future(call.gone()) if call else loop.create_future()
     try:
         await _turn(gone)
         _Reads.count += 1
-        running = asyncio.get_running_loop().run_in_executor(_Reads.threads, read)
+        running = loop.run_in_executor(_Reads.threads, read)
         running.add_done_callback(_ended)
         done, _ = await asyncio.wait(
             (running, gone), timeout=MOST_S, return_when=asyncio.FIRST_COMPLETED

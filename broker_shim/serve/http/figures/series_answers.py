@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from broker_shim.serve.http.figures.figure_bodies import AlarmRow
@@ -50,17 +51,28 @@ class SeriesKept:
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self._lately: dict[str, tuple[float, Any]] = {}
+        self._running: dict[str, asyncio.Future[Any]] = {}
         self._answers: OrderedDict[tuple[str, SeriesTimes], SeriesParts] = OrderedDict()
 
-    async def lately(self, what: str, read: Callable[[], Awaitable[T]]) -> T:
-        """Return what `read` returned in the last `LATELY_S`, else what it returns now."""
+    async def lately(self, what: str, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what `read` returned in the last `LATELY_S`, else what it returns now.
+
+        All who ask meanwhile wait for one and the same read. It goes on when they go.
+        """
         at_s, value = self._lately.get(what, (-LATELY_S, None))
         if time.monotonic() - at_s < LATELY_S:
             kept: T = value
             return kept
-        answer = await read()
-        self._lately[what] = time.monotonic(), answer
+        if (running := self._running.get(what)) is None:
+            running = self._running[what] = asyncio.ensure_future(read())
+            running.add_done_callback(partial(self._read, what))
+        answer: T = await asyncio.shield(running)
         return answer
+
+    def _read(self, what: str, running: asyncio.Future[Any]) -> None:
+        del self._running[what]
+        if not running.cancelled() and running.exception() is None:
+            self._lately[what] = time.monotonic(), running.result()
 
     def answer(self, queue: str, times: SeriesTimes) -> SeriesParts | None:
         """Return what is kept."""

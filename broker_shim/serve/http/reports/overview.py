@@ -175,7 +175,7 @@ async def _upkeep(call: Call) -> RootUpkeep:
     if root is None:
         return RootUpkeep(None, {}, [])
     return await call.served.series.lately(
-        "upkeep", lambda: read_tables(call, lambda: _upkeep_of(root))
+        "upkeep", lambda: read_tables(None, lambda: _upkeep_of(root))
     )
 
 

@@ -12,6 +12,7 @@ came and left in a month tells of messages, as their history does.
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -20,6 +21,7 @@ from operator import itemgetter
 from typing import Any
 
 from broker_shim.broker.wiring.address import QueueNode
+from broker_shim.errors import StoreError
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.calls import Call, iso_time, now_us
 from broker_shim.serve.http.endpoint import MONITOR, QUEUE, Endpoint
@@ -42,6 +44,8 @@ from sparkstore.embedded.series_times import SeriesTimes
 from sparkstore.tables.root import Root
 
 _S = 1_000_000
+_MARKS_S = 5.0
+_NO_COMPACTIONS = "compactions, as their table could not be read now"
 _DEFAULT_S, _DEFAULT_STEPS = 900, 200
 _COLUMNS = ("at", "depth", "oldest_age_s", "arrived", "redelivered")
 
@@ -129,23 +133,30 @@ async def _series(call: Call, queue: str, times: SeriesTimes) -> SeriesParts:
         rest = times._replace(since_us=times.since_us + first * times.step_us)
         items = await call.read(lambda: recent.items(queue, rest))
         parts = parts._replace(items=parts.items + items)
-    marks = [*parts.marks, *await _compactions(call, times)]
-    return parts._replace(marks=sorted(marks, key=itemgetter("at_us")))
+    return parts if call.query.format == "csv" else await _with_compactions(call, times, parts)
 
 
-async def _compactions(call: Call, times: SeriesTimes) -> list[dict[str, Any]]:
-    """List when compactions ended, as the table of jobs has it: history has no record of them."""
+async def _with_compactions(call: Call, times: SeriesTimes, parts: SeriesParts) -> SeriesParts:
+    """Mark when compactions ended, as the table of jobs has it: history has no record of them.
+
+    What is in memory does not wait for a store that is slow: its marks are then left out.
+    """
     if (root := root_of(call)) is None:
-        return []
-    ends = await call.served.series.lately(
-        "compactions", lambda: read_tables(call, lambda: _ends_of_compactions(root))
-    )
+        return parts
+    try:
+        async with asyncio.timeout(_MARKS_S):
+            ends = await call.served.series.lately(
+                "compactions", lambda: read_tables(None, lambda: _ends_of_compactions(root))
+            )
+    except (HttpRefusal, StoreError, TimeoutError):
+        return parts._replace(left_out=[*parts.left_out, _NO_COMPACTIONS])
     known = (int(end.timestamp() * _S) for end in ends)
-    return [
+    marks = parts.marks + [
         {"at_us": at_us, "what": "compacted"}
         for at_us in known
         if times.since_us <= at_us < times.until_us
     ]
+    return parts._replace(marks=sorted(marks, key=itemgetter("at_us")))
 
 
 def _ends_of_compactions(root: Root) -> list[datetime]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
 from broker_shim.security.rules.permissions import Permission, Rule
+from broker_shim.serve.http import table_reads
 from broker_shim.serve.http.figures.recent_figures import KEPT, SAMPLE_S, RecentFigures
+from broker_shim.serve.http.figures.series_answers import SeriesKept
+from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.embedded.series_times import SeriesTimes
 from sparkstore.jobs.job_runs import JobRun, record
@@ -56,7 +60,7 @@ def _first_id(house: HttpHouse) -> int:
     return found
 
 
-def series(house: HttpHouse, queue: str, user: str = "ada", **query: object) -> Reply:
+def series(house: HttpHouse, queue: str, user: str | None = "ada", **query: object) -> Reply:
     return house.ask("GET", path_of(queue, "/series?") + urlencode(query), user)
 
 
@@ -148,6 +152,44 @@ def test_the_future_is_refused_or_left_out(house: HttpHouse) -> None:
     reply = series(house, "orders", to=f"{now + YEAR:%FT%TZ}", step=10)
     assert reply.body["left_out"][0] == "what is in the future"
     assert datetime.fromisoformat(reply.body["items"][-1]["at"]) < now + YEAR
+
+
+def test_charts_do_not_need_the_table_of_jobs_and_csv_has_no_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = HttpHouse(tmp_path, store=DeltaMessageStore(tmp_path / "root", DELTA_CONFIG))
+    try:
+        it.put_queue("orders")
+        monkeypatch.setattr(table_reads, "PATIENCE_S", 0.0)
+        monkeypatch.setattr(table_reads, "MOST_AT_ONCE", 0)
+        assert series(it, "orders", None, format="csv").body.count("\n") > 1
+        reply = series(it, "orders", None)
+        assert (reply.status, reply.body["items"] != []) == (200, True)
+        assert reply.body["left_out"][-1] == "compactions, as their table could not be read now"
+    finally:
+        it.stop()
+
+
+def test_all_who_ask_at_once_wait_for_one_read_and_a_failure_is_not_kept() -> None:
+    async def answers() -> list[object]:
+        kept, reads, may_end = SeriesKept(), count(1), asyncio.Event()
+
+        async def read() -> int:
+            number = next(reads)
+            await may_end.wait()
+            if number == 1:
+                raise HttpRefusal(503, "not now")
+            return number
+
+        async def both() -> list[object]:
+            asked = [asyncio.ensure_future(kept.lately("it", read)) for _ in range(2)]
+            await asyncio.sleep(0)
+            may_end.set()
+            return [*await asyncio.gather(*asked, return_exceptions=True)]
+
+        return [str(answer) for answer in [*await both(), *await both(), *await both()]]
+
+    assert asyncio.run(answers()) == ["not now"] * 2 + ["2"] * 4
 
 
 def test_a_queue_that_never_was_is_not_there(house: HttpHouse) -> None:
