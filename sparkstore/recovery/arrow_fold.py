@@ -304,13 +304,13 @@ def _distinct(*columns: pa.ChunkedArray) -> pa.Array:
 
 def _fill(state: State, entries: pa.Table) -> None:
     """Pack the entries, by queue and in position order, into the state."""
-    encoded = entries["queue"].combine_chunks().dictionary_encode()
+    encoded = entries["queue"].dictionary_encode().combine_chunks()  # names may exceed 2 GiB
     names, by_queue = encoded.dictionary.to_pylist(), encoded.indices
     is_in_order = _are_in_order(by_queue, entries["position"])
     if not is_in_order:
         places = pa.table({"by_queue": by_queue, "position": entries["position"]})
         order = pc.sort_indices(places, [("by_queue", "ascending"), ("position", "ascending")])
-        entries = entries.combine_chunks()
+        entries = entries.drop_columns("queue").combine_chunks()
     counts = pc.value_counts(by_queue)
     start = 0
     for index, count in sorted(zip(*(part.to_pylist() for part in counts.flatten()), strict=True)):

@@ -116,6 +116,21 @@ def test_a_queue_that_was_created_again_is_empty_though_the_state_had_entries() 
     assert found.messages == {}
 
 
+def test_names_of_queues_may_exceed_what_one_column_of_strings_holds() -> None:
+    """2.1 GiB of names, which share their memory; nothing may put them together."""
+    long = "q" * (1 << 20)
+    records = [enqueued("", message_id) for message_id in range(1, 34 * 64 + 1)]
+    rows = table(rows_of(queue_created(0, "p", "{}"), queue_created(0, "q", "{}"), *records))
+    names = pa.array([long] * 63 + ["p"])
+    chunks = [pa.array(["p", long]), *[names] * 34]
+    place = rows.schema.get_field_index("queue")
+    state = fold_tables(
+        STATE.empty_table(), rows.set_column(place, "queue", pa.chunked_array(chunks))
+    )
+    assert list(state.queues["p"].entries) == [*range(64, 34 * 64 + 1, 64)]
+    assert list(state.queues[long].entries) == [i for i in range(1, 34 * 64 + 1) if i % 64]
+
+
 def test_an_entry_on_a_queue_that_is_not_there_is_corrupt() -> None:
     with pytest.raises(CorruptData, match="1 entries are on queue 'nowhere'"):
         folded(rows_of(enqueued("nowhere", 1)))
