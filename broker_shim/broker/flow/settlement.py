@@ -30,7 +30,10 @@ What = tuple[str | int, ...]
 
 
 class Settlement:
-    """Ends what a consumer holds; `waiting_count` is how many wait to be tried again."""
+    """Ends what a consumer holds; `waiting_count` is how many wait to be tried again.
+
+    A queue that was deleted and made again meanwhile, under its old name, knows nothing of it.
+    """
 
     def __init__(
         self,
@@ -68,9 +71,10 @@ class Settlement:
         def call(ids: Sequence[int], done: OnEachComplete) -> None:
             self._served.calls.dequeue_each(ids, queue, holder, done, outcome)
 
+        dispatch = self._served.queues.get(queue)
+
         def ended(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
-            dispatch = self._served.queues.get(queue)
-            if dispatch is not None:
+            if dispatch is not None and self._served.serves(dispatch):
                 dispatch.removed(ids, (outcome or _ACCEPTED).get("outcome", "other"))
             on_done(ids, outcomes)
 
@@ -101,9 +105,10 @@ class Settlement:
             release = self._served.calls.release_each
             release(ids, queue, holder, done, failed=failed, annotations=annotations)
 
+        dispatch = self._served.queues.get(queue)
+
         def ended(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
-            dispatch = self._served.queues.get(queue)
-            if dispatch is not None:
+            if dispatch is not None and self._served.serves(dispatch):
                 for message_id, error in zip(ids, outcomes, strict=True):
                     if error is None:
                         self.released(message_id, dispatch, failed=failed)

@@ -306,17 +306,6 @@ class StoreCalls:
         """Reserve a message on a queue for a holder. See `MessageStore.acquire`."""
         self.call(on_done, self._store.acquire, message_id, queue, holder)
 
-    def dequeue(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str | None,
-        on_done: OnComplete,
-        outcome: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Remove a message from a queue for good. See `MessageStore.dequeue`."""
-        self.call(on_done, self._store.dequeue, message_id, queue, holder, outcome=outcome)
-
     def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
         """Create a queue or an exchange in the store. See `WiringCalls.create`."""
         self.call(on_done, self._store.create, wiring)
@@ -414,11 +403,12 @@ class StoreCalls:
     def _finished_each(self, answer: tuple[OnEachComplete, Outcomes]) -> None:
         on_done, outcomes = answer
         self.open_count -= 1
-        ends = [end for end in outcomes if isinstance(end, ENDED)] if any(outcomes) else ()
-        if not ends:
+        errors = [*filter(None, outcomes)]
+        fatal = next((error for error in errors if isinstance(error, FATAL)), None)
+        if fatal is not None:
+            self.on_fatal(fatal)
+        if not any(isinstance(error, ENDED) for error in errors):
             on_done(outcomes)
-        elif isinstance(ends[0], FATAL):
-            self.on_fatal(ends[0])
 
     def completion(self, on_done: OnComplete) -> OnComplete:
         """Wrap `on_done` for the store, so that it is called on the loop's thread; count it."""

@@ -1,0 +1,126 @@
+"""What becomes of messages that are given back or removed, whatever the store answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from broker_shim.completion import OnEachComplete
+from broker_shim.errors import CorruptData, StoreError, Unavailable
+from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.memory import MemoryMessageStore
+from tests.support.amqp.memory_broker import MemoryBroker
+
+HEADER = MessageHeader("raw", b"h")
+
+
+class AnsweringStore(MemoryMessageStore):
+    """Answers batches of releases and removals as a test says; no call can cause such answers.
+
+    Attributes:
+        answers: One for each such call, of each of its messages; without any it does as it is to.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[list[StoreError | None]] = []
+
+    def release_each(
+        self, ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete, **how: Any
+    ) -> None:
+        """Give messages back, or answer."""
+        if self.answers:
+            on_complete(self.answers.pop())
+        else:
+            super().release_each(ids, queue, holder, on_complete, **how)
+
+    def dequeue_each(
+        self,
+        ids: Sequence[int],
+        queue: str,
+        holder: Any,
+        on_complete: OnEachComplete,
+        *rest: Any,
+        **how: Any,
+    ) -> None:
+        """Remove messages, or answer."""
+        if self.answers:
+            on_complete(self.answers.pop())
+        else:
+            super().dequeue_each(ids, queue, holder, on_complete, *rest, **how)
+
+
+class House:
+    """A broker with two messages on a queue, which a consumer holds."""
+
+    def __init__(self) -> None:
+        self.store = AnsweringStore()
+        self.moved = MemoryBroker(self.store)
+        self.broker = self.moved.broker
+        self.results: list[StoreError | None] = []
+        self.create()
+        for body in (b"one", b"two"):
+            self.broker.publish(HEADER, body, ("q",), self.results.append)
+        self.moved.run()
+        self.ids = [*self.store.recover().entries["q"]]
+        self.broker.queues["q"].withdraw(self.ids)
+        self.moved.calls.acquire_each(self.ids, "q", "c", self.results.extend)
+        self.moved.run()
+        assert self.results == [None] * 5
+        self.results.clear()
+
+    def create(self) -> None:
+        """Create the queue."""
+        self.broker.create_queue(Queue("q"), self.results.append)
+        self.moved.run()
+
+    def create_again(self) -> None:
+        """Delete the queue, and make another of its name."""
+        self.broker.destroy_queue("q", self.results.append)
+        self.moved.run()
+        self.create()
+
+    def give_back(self) -> None:
+        """Give all back, and note what came of it."""
+        self.broker.settlement.give_back(
+            self.ids, "q", "c", failed=False, on_done=lambda _ids, ends: self.results.extend(ends)
+        )
+        self.moved.run()
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    house = House()
+    yield house
+    house.moved.close()
+
+
+def test_a_log_that_is_corrupt_ends_the_broker_whatever_else_a_batch_answers(house: House) -> None:
+    corrupt = CorruptData("planted by a test")
+    house.store.answers = [[None, corrupt]]
+    house.give_back()
+    assert house.moved.fatal == [corrupt]
+    assert house.results == [None, corrupt]
+    assert house.broker.queues["q"].waits(house.ids[0])
+
+
+@pytest.mark.parametrize("call", ["give back", "remove"])
+def test_what_a_deleted_queue_had_is_not_looked_for_on_another_of_its_name(
+    house: House, call: str
+) -> None:
+    unanswered = Unavailable("planted by a test")
+    house.store.answers = [[unanswered, unanswered]]
+    if call == "remove":
+        house.broker.settlement.remove(
+            house.ids, "q", "c", lambda _ids, ends: house.results.extend(ends)
+        )
+        house.moved.run()
+    else:
+        house.give_back()
+    house.create_again()
+    house.moved.run_delayed()
+    assert house.results == [None] * 4  # the queue's end and its beginning, and each message's
+    assert len(house.broker.queues["q"]) == 0
+    assert not house.moved.fatal
