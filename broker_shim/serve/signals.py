@@ -15,6 +15,8 @@ from broker_shim.sockets.listener import Listener
 
 _log = logging.getLogger(__name__)
 _STOPS = (signal.SIGTERM, signal.SIGINT)
+FOR_BROKERS = (signal.SIGHUP, signal.SIGUSR1)
+"""They end no process that does not serve yet, or any more: it reads all when it serves."""
 
 
 def handle_signals(
@@ -51,5 +53,7 @@ def handle_signals(
 
 def note_stops(options: argparse.Namespace) -> None:
     """Note who asks to stop while a broker ends: it is not to be a standby after that."""
+    for number in FOR_BROKERS:
+        signal.signal(number, signal.SIG_IGN)
     for number in _STOPS:
         signal.signal(number, lambda number, _frame: options.stop_requests.append(number))

@@ -23,6 +23,7 @@ from broker_shim.security.tls import server_context
 from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.pair.bucket import bucket_turn, held
 from broker_shim.serve.pair.witness import wait_for_witness
+from broker_shim.serve.signals import FOR_BROKERS
 from broker_shim.serve.stores import Stores, open_stores
 from broker_shim.serve.systemd import READY, notify
 from broker_shim.service.socket import read_token
@@ -176,11 +177,6 @@ def _wait_as(
     """Be a standby, and say so; False if it was told to stop before it is to serve."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: standby.stop())
-    for number in (
-        signal.SIGHUP,
-        signal.SIGUSR1,
-    ):  # it reads all when it serves, and has no figures
-        signal.signal(number, signal.SIG_IGN)
     if options.stop_requests:
         standby.stop()
     probes = reporter.probes
@@ -210,6 +206,8 @@ def stores_when_due(
     Raises:
         StoreError: The settings contradict one another; as the store's constructor; as `run`.
     """
+    for number in FOR_BROKERS:
+        signal.signal(number, signal.SIG_IGN)
     config = with_pair(options, config)
     wait_for_witness(options.root, config, reporter.probes)
     turn = bucket_turn(options, config)

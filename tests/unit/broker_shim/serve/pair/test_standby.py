@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
-from broker_shim.errors import InvalidRequest
-from broker_shim.serve.pair.standby import with_pair
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.serve.pair.standby import stores_when_due, with_pair
+from broker_shim.serve.reporting import Reporter
 from sparkstore.config import StoreConfig
 
 PEER = "tcp:10.0.0.2:5680"
@@ -42,3 +45,23 @@ def test_a_pair_is_refused_in_one_line(
 def test_the_command_line_counts_before_the_file() -> None:
     config = with_pair(options(), StoreConfig(peer="tcp:10.0.0.3:1", standby_listen="10.0.0.1:1"))
     assert (config.peer, config.standby_listen) == (PEER, "10.0.0.1:1")
+
+
+def test_a_reload_of_its_unit_ends_no_machine_that_waits_for_its_witness(tmp_path: Path) -> None:
+    """A loop that has ended leaves the signals as the system has them: they end the process.
+
+    The root cannot be read, which the wait for its witness is the first to find.
+    """
+    numbers = (signal.SIGHUP, signal.SIGUSR1)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    (tmp_path / "root.json").write_text("{")
+    start = stores_when_due(
+        options(root=str(tmp_path), standby_of=None), StoreConfig(), 1.0, Reporter(None)
+    )
+    try:
+        with pytest.raises(StoreError, match=r"root\.json"), start:
+            pass
+        assert [signal.getsignal(number) for number in numbers] == [signal.SIG_IGN] * 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
