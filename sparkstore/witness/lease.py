@@ -213,16 +213,25 @@ class Witness:
     def serve(self, on_fenced: Callable[[StoreError], None], end: Callable[[], int]) -> None:
         """Go on for a log that is open: from now on it may confirm what no standby has.
 
+        Waits for a witness that is away for a while: a recovery may have taken long, and as nothing
+        is confirmed before, nothing is lost.
+
         Args:
             on_fenced: Called on the thread that renews, at most once.
             end: Gives the last position that is confirmed, or may be.
 
         Raises:
             Fenced: Somebody else took the lease while the log was opened.
-            StoreError: The witness, which names a standby, did not answer.
+            StoreError: The witness, which names a standby, cannot be read. Or `stop` was called.
         """
-        if self._own.in_step:
-            self.name_in_step("")
+        is_named = bool(self._own.in_step)
+        while is_named:
+            try:
+                self.name_in_step("")
+                is_named = False
+            except (Unavailable, OSError):  # the thread that renews says so
+                if self._stopping.wait(self._own.lease_s / _RENEWALS):
+                    raise
         with self._changed:
             if self._fenced is not None:
                 raise self._fenced

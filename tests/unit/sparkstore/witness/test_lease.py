@@ -18,6 +18,7 @@ from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
 from sparkstore.errors import CorruptData, Fenced, Full, InvalidRequest, Locked, Unavailable
 from sparkstore.replication.promote import promote
+from sparkstore.storage.storage import StoredContent
 from sparkstore.tables.root import Identity, is_root, open_root
 from sparkstore.witness.folder import FolderPlace
 from sparkstore.witness.holder import Holder, packed
@@ -174,6 +175,30 @@ def test_a_primary_that_dies_in_its_recovery_leaves_its_place_to_the_standby(
     assert _held(tmp_path).in_step == REPLICA.root_id  # it may take over, if this one dies, too
     again.serve(lambda _reason: None, lambda: 0)
     assert _held(tmp_path).in_step == ""
+
+
+def test_a_recovery_outlasts_a_silence_of_its_witness_but_not_its_successor(
+    tmp_path: Path,
+) -> None:
+    silences = list[str]()
+
+    class Silent(FolderPlace):
+        def read(self) -> StoredContent | None:
+            if silences:
+                raise Unavailable(silences.pop())
+            return super().read()
+
+    witness = Witness(Silent(tmp_path), PRIMARY, "/primary", 0.03)
+    witness.claim(is_new=True)
+    witness.name_in_step(REPLICA.root_id)
+    silences += ["a mount is slow", "and again"]
+    witness.serve(lambda _reason: None, lambda: 0)
+    assert (silences, _held(tmp_path).in_step) == ([], "")
+    witness.name_in_step(REPLICA.root_id)
+    take_over(FolderPlace(tmp_path), REPLICA, PROMOTED, "/replica", lambda _seconds: None)
+    silences += ["a mount is slow"]
+    with pytest.raises(Fenced, match="took over, with generation 2"):
+        witness.serve(lambda _reason: None, lambda: 0)
 
 
 def test_a_promotion_that_was_killed_while_it_waited_waits_anew(
