@@ -303,11 +303,14 @@ class ConsumerDelivery:
         if run.is_again:
             assert self._resuming is not None
             self._resuming.keep(ids[0], delay_s)
-        elif self._is_settled and not self._queue.is_acquired(ids[0]):
-            for message_id in ids:
-                not_taken = partial(self._undelivered.not_taken, self._queue, message_id)
-                self._served.later(delay_s, not_taken)
-        else:
+            return
+        if self._is_settled:  # at a member it was granted, unless another has it by now
+            taken_ids, ids = ids, [i for i in ids if self._queue.is_acquired(i)]
+            for message_id in taken_ids:
+                if not self._queue.is_acquired(message_id):
+                    not_taken = partial(self._undelivered.not_taken, self._queue, message_id)
+                    self._served.later(delay_s, not_taken)
+        if ids:
             give_back = self._settlement.give_back
             give_back(ids, name, self._holder, failed=False, delay_s=delay_s)
 
