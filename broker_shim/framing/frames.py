@@ -99,7 +99,7 @@ class FrameReader:
 
     @property
     def is_broken(self) -> bool:
-        """True once something that is no frame has come behind what was read: `feed` raises."""
+        """True once something that is no frame has come: `feed` raises, whatever comes."""
         return not self._needed_bytes
 
     def feed(self, received: bytes) -> list[Frame]:
@@ -130,10 +130,10 @@ class FrameReader:
                 or track != (kind != _CONTROL)
                 or not HEADER_BYTES <= size <= self.max_frame_bytes
             ):
+                self._needed_bytes, self._came = 0, bytearray(came[at:])
                 if not frames:
                     raise self._refusal(flags, kind, size, track)
-                self._needed_bytes = 0
-                break
+                return frames
             if end - at < size:
                 self._needed_bytes = size
                 break

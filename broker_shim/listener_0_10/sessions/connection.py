@@ -16,6 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -294,7 +295,8 @@ class Amqp010Connection:
             received = self._header[len(PROTOCOL_HEADER) :]
             self._start()
         if self._phase is not Phase.OVER:
-            self._frames.extend(self._reader.feed(received))
+            with suppress(RemoteFramingError):  # `_take_turn` raises it, after all before it
+                self._frames.extend(self._reader.feed(received))
 
     def _take_turn(self) -> None:
         while self._frames and not self._is_full:
@@ -308,8 +310,9 @@ class Amqp010Connection:
                 self.turn.spend(1)
             if not self.turn.goes_on():
                 break
-        if self._reader.is_broken and not self._frames:
-            self._reader.feed(b"")  # it raises what is wrong, after all before it was done
+        if self._reader.is_broken and not self._frames and self._phase is not Phase.OVER:
+            # It raises what is wrong, unless larger frames are taken since the client has opened.
+            self._frames.extend(self._reader.feed(b""))
         self._delayed.go_on()
         in_turn, self._in_turn = self._in_turn, {}  # of 65,535 sessions only those that were used
         for session in in_turn:

@@ -111,6 +111,41 @@ def test_what_is_no_frame_or_no_control_ends_the_connection(
     assert len(other.of(ConnectionOpenOk)) == 1
 
 
+def test_what_is_no_frame_ends_nothing_that_came_before_it_and_waits(
+    bench: Bench010, other: Client010
+) -> None:
+    client = bad_client(bench)
+    sent = content("q")
+    frames = [
+        frame.encoded
+        for _ in range(3)
+        for frame in frames_of(Assembly(1, MessageTransfer("", 1, 0), **sent), 4_096)
+    ]
+    client.connection.receive(b"".join(frames), 1)
+    assert client.connection.has_more
+    for piece in (bytes(12), frames[0]):
+        client.connection.receive(piece, 1)
+    bench.run()
+    (close,) = client.of(ConnectionClose)
+    assert close.reply_code == FRAMING
+    assert len(bench.broker.queues["q"]) == 3
+
+
+def test_a_large_frame_may_come_at_once_with_what_opens_the_connection(bench: Bench010) -> None:
+    client = bench.client()
+    client.write(PROTOCOL_HEADER)
+    client.say(ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), 0)
+    client.say(ConnectionTuneOk(200, 65_535, 0), 0)
+    client.say(ConnectionOpen(""), 0)
+    client.say(SessionAttach(b"session"))
+    for frame in frames_of(
+        Assembly(1, MessageTransfer("", 1, 0), **content("q", bytes(9_000))), 65_535
+    ):
+        client.write(frame.encoded)
+    bench.run()
+    assert len(bench.broker.queues["q"]) == 1
+
+
 @pytest.mark.parametrize(
     ("sent", "code"),
     [
