@@ -18,8 +18,11 @@ import pytest
 from proton.reactor import DurableSubscription
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
+from broker_shim.amqp_0_10.commands import MessageSubscribe
+from broker_shim.amqp_0_10.controls import SessionAttach
 from tests.support.checkout import CHECKOUT
 from tests.support.system.chromium import CHROMIUM, Page, browser
+from tests.support.system.old_client import OldClient
 from tests.support.system.page_rules import axe_violations, broken_rules, unreached_or_unseen
 from tests.support.system.processes import BrokerProcess
 
@@ -74,7 +77,7 @@ class Shop:
     def __init__(self, folder: Path) -> None:
         config = folder / "sparkstore.toml"
         config.write_text(CONFIG)
-        words = ("--http", "127.0.0.1:0", "--config", str(config))
+        words = ("--http", "127.0.0.1:0", "--amqp-0-10=same", "--config", str(config))
         self.broker = BrokerProcess("--listen", "127.0.0.1:0", str(folder / "root"), *words)
         found = re.search(r" http=(\S+)", self.broker.ready_line)
         assert found is not None
@@ -258,21 +261,27 @@ def test_times_are_utc_or_local_as_chosen_also_after_a_reload_and_by_an_address(
     chosen = "document.getElementById('zone').value"
     is_local = f"{chosen} === 'local' && ({heads}).includes('Came ({local})')"
     choose = "form.value = 'local'; form.dispatchEvent(new Event('change'))"
-    page.evaluate(f"{{ const form = document.getElementById('zone'); {choose}; }}")
+    choose = f"{{ const form = document.getElementById('zone'); {choose}; }}"
+    page.evaluate(choose)
     page.until(is_local)
     assert page.evaluate("location.hash") == "#/queue/orders?zone=local"
     page.evaluate("location.hash = '#/queue/parcels'")  # a link to another view
     page.until(f"document.querySelector('h1')?.textContent === 'parcels' && {is_local}")
     assert page.evaluate("location.hash").endswith("zone=local")
+    page.evaluate(choose.replace("local", "utc"))
+    page.until(f"({heads}).includes('Came (UTC)')")
+    page.evaluate("history.back()")  # to an address that has the zone of before
+    page.until("document.querySelector('h1')?.textContent === 'orders'")
+    page.until(f"({heads}).includes('Came (UTC)') && location.hash === '#/queue/orders'")
+    page.evaluate(choose)
+    page.until(is_local)
     page.open("about:blank")
     page.open(f"{shop.url}/#/queue/orders?zone=utc")
     page.until(f"({heads}).includes('Came (UTC)')")
     page.open("about:blank")
     page.open(f"{shop.url}/#/queue/orders")
     page.until(is_local)
-    page.evaluate(
-        f"{{ const form = document.getElementById('zone'); {choose.replace('local', 'utc')}; }}"
-    )
+    page.evaluate(choose.replace("local", "utc"))
     page.until(f"({heads}).includes('Came (UTC)')")
     assert page.evaluate("location.hash") == "#/queue/orders"
 
@@ -295,6 +304,7 @@ def test_links_of_a_connection_are_beside_the_list_and_the_address_has_them(
     title = page.until(heading)
     rows = "[...document.querySelectorAll('table[aria-label=Links] tbody tr')]"
     texts = f"{rows}.map((row) => [...row.cells].slice(1, 3).map((it) => it.textContent).join(' '))"
+    page.until(f"{rows}.length === 5")
     assert sorted(page.evaluate(texts)) == [
         "receives from amq.topic",
         "receives from orders",
@@ -308,7 +318,34 @@ def test_links_of_a_connection_are_beside_the_list_and_the_address_has_them(
     page.open("about:blank")
     page.open(address)
     page.until(f"{heading} === {title!r}")
+    page.key("Escape")
     assert page.troubles == []
+
+
+def test_links_of_a_connection_that_has_ended_are_gone_and_the_panel_says_so(
+    shop: Shop, page: Page
+) -> None:
+    open_view(shop, page, "connections")
+    client = OldClient(shop.broker.url)
+    client.say(SessionAttach(b"other"), 2)
+    for channel in (1, 2):
+        client.say(MessageSubscribe("orders", "d", 0, 0), channel)
+    page.until("document.querySelectorAll('table[aria-label=Connections] tbody tr').length === 2")
+    shower = "[...document.querySelectorAll('tbody button[aria-label^=Show]')].at(-1)"
+    page.evaluate(f"{shower}.click()")
+    rows = "document.querySelectorAll('table[aria-label=Links] tbody tr').length"
+    page.until(f"{rows} === 2")  # both have the name that is unique in their sessions
+    address = page.evaluate("location.href")
+    client.close()
+    panel = "document.querySelector('aside:not([hidden])')?.textContent"
+    page.until(f"{panel}.includes('It has ended.') && {rows} === 0")
+    assert "links=" not in page.evaluate("location.hash")
+    page.open("about:blank")
+    page.open(address)
+    page.until(f"{panel}.includes('It has ended.') && {panel}.includes('Close')")
+    assert page.evaluate("document.getElementById('problem').textContent") == ""
+    page.key("Escape")
+    page.events.clear()  # a status of 404 is an error to the browser
 
 
 def test_messages_are_found_by_subject_or_property_and_a_property_tells_its_type(
@@ -399,6 +436,17 @@ def test_a_chart_of_odd_values_has_no_number_that_is_none(
     )
     assert re.findall(r"NaN|Infinity|undefined|null", made) == []
     assert "<title" in made
+
+
+def test_a_mark_of_a_time_that_a_chart_does_not_show_is_left_out(shop: Shop, page: Page) -> None:
+    open_view(shop, page, "sql")
+    given = "{xs: [5, 6], ends: [4, 6], series: [{name: 'n', values: [0, 1]}], marks: MARKS}"
+    marks = "[1, 4, 6, 7].map((at) => ({at, text: `mark ${at}`}))"
+    made = page.evaluate(
+        f"import('/console/chart.js').then((it) => it.chart('title', "
+        f"{given.replace('MARKS', marks)}).outerHTML)"
+    )
+    assert re.findall(r'data-what="(.*?)"', made) == ["mark 4", "mark 6"]
 
 
 ODD_TIMES = """SELECT * FROM (VALUES (NULL, 1), (TIMESTAMP '2026-01-02 03:04:05', 2),

@@ -45,6 +45,7 @@ export function chart(title, { xs, series, textOf = String, isBars = false, widt
   const isScale = !isBars && xs.length > 0 && xs.every((each) => typeof each === "number");
   const span = width - LEFT - RIGHT;
   const [from, to] = isScale ? ends ?? [Math.min(...xs), Math.max(...xs)] : [-0.5, xs.length - 0.5];
+  const seen = marks.filter((mark) => mark.at >= from && mark.at <= to);
   const place = (value) => LEFT + ((value - from) / (to - from || 1)) * span;
   const x = (at) => place(isScale ? xs[at] : at);
   const id = `chart-${++count}`;
@@ -62,7 +63,7 @@ export function chart(title, { xs, series, textOf = String, isBars = false, widt
     svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
     svg("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, short.format(tick)))),
   ...labelsOf(isScale ? [from, to] : xs, isScale, place, span, textOf),
-  ...marks.map(({ at, text }) => svg("line",
+  ...seen.map(({ at, text }) => svg("line",
     { class: "mark", "data-what": text, x1: place(at), x2: place(at), y1: TOP, y2: HEIGHT - BOTTOM }, svg("title", {}, `${textOf(at)} ${text}`))),
   ...series.map((each, at) => (isBars
     ? barsOf(each, at, { xs, x, y, textOf, width: (0.8 * span) / (xs.length || 1) / series.length, of: series.length })
@@ -70,7 +71,7 @@ export function chart(title, { xs, series, textOf = String, isBars = false, widt
   const reading = element("span", { class: "reading" });
   if (zoom) {
     const timeOf = (left) => Math.max(from, Math.min(to, from + ((left - LEFT) / span) * (to - from)));
-    const tell = (at) => { reading.textContent = at === null ? "" : readAt(at, xs, series, textOf, marks); };
+    const tell = (at) => { reading.textContent = at === null ? "" : readAt(at, xs, series, textOf, seen); };
     brush(drawn, { top: TOP, bottom: HEIGHT - BOTTOM, timeOf, tell, held, zoom });
   }
   const legends = series.length > 1 ? series.map((each, at) => legendOf(each, at, isBars)) : [];

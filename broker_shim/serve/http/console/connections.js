@@ -14,7 +14,11 @@ const keyOf = (row) => `${row.member ?? ""} ${row.connection}`;
 
 const numberOf = (key) => key.slice(key.lastIndexOf(" ") + 1);
 
-const showing = (number) => `Show links of connection ${number}`;
+const memberOf = (key) => key.slice(0, key.lastIndexOf(" "));
+
+const named = (key) => `connection ${numberOf(key)}${memberOf(key) && ` at ${memberOf(key)}`}`;
+
+const showing = (key) => `Show links of ${named(key)}`;
 
 function rated(rows) {
   const at = Date.now();
@@ -36,7 +40,7 @@ export function connections(_parts, user, query) {
   const columns = [
     {
       title: "Number", isNumber: true, sort: "connection",
-      node: (row) => button(String(row.connection), () => open(keyOf(row)), showing(row.connection)),
+      node: (row) => button(String(row.connection), () => open(keyOf(row)), showing(keyOf(row))),
     },
     { title: "Peer", text: (row) => `${row.peer}${row.member ? ` at ${row.member}` : ""}` },
     { title: "User", text: (row) => row.user },
@@ -51,7 +55,7 @@ export function connections(_parts, user, query) {
   if (user.mayOperate) {
     columns.push({
       title: "Action",
-      node: (row) => button("Close…", () => close(row), `Close connection ${row.connection}`),
+      node: (row) => button("Close…", () => close(row), `Close ${named(keyOf(row))}`),
     });
   }
   const list = table("Connections", columns, keyOf, sorting);
@@ -62,10 +66,11 @@ export function connections(_parts, user, query) {
     { title: "Credit", isNumber: true, text: (row) => row.credit.toLocaleString() },
     { title: "Unsettled", isNumber: true, text: (row) => row.unsettled.toLocaleString() },
     { title: "Settles", isExtra: true, text: (row) => row.settle_mode },
-  ], (row) => `${row.role} ${row.name}`);
+  ], (row) => row.place);  // names are unique in a session only
+  const note = element("p", { class: "soft" });
   let opened = query.get("links") ?? "";  // the key of the connection whose links are beside the list
   const panel = panelBeside(() => {
-    const shower = list.whole.querySelector(`[aria-label="${showing(numberOf(opened))}"]`);
+    const shower = list.whole.querySelector(`[aria-label="${CSS.escape(showing(opened))}"]`);
     [opened, panel.whole.hidden] = ["", true];
     kept();
     shower?.focus();
@@ -75,16 +80,29 @@ export function connections(_parts, user, query) {
 
   const placeOf = (member) => (member ? { member } : {});
 
+  // Show links as the answer has them, unless those of another are wanted meanwhile.
   async function lookAtLinks() {
-    const member = opened.slice(0, opened.lastIndexOf(" "));
-    links.fill((await get(`connections/${encodeURIComponent(numberOf(opened))}/links`, placeOf(member))).items);
+    const key = opened;
+    try {
+      const { items } = await get(`connections/${encodeURIComponent(numberOf(key))}/links`, placeOf(memberOf(key)));
+      if (key === opened) links.fill(items.map((row, place) => ({ ...row, place })));
+    } catch (error) {
+      if (key !== opened) return;
+      if (error.status !== 404) throw error;
+      opened = "";
+      kept();
+      links.fill([]);
+      note.textContent = "It has ended.";
+    }
   }
 
   const open = order(async (key) => {
     opened = key;
     kept();
+    links.fill([]);
+    note.textContent = "";
+    panel.show(`Links of ${named(key)}`, [], note, links.whole);
     await lookAtLinks();
-    panel.show(`Links of connection ${numberOf(key)}`, [], links.whole);
   });
 
   async function look() {
@@ -94,9 +112,9 @@ export function connections(_parts, user, query) {
 
   const close = order(async (row) => {
     const details = terms([["peer", row.peer], ["user", row.user], ["client", row.product], ["container", row.container], ["links", row.links]]);
-    if (!(await confirmed(`Close connection ${row.connection}?`, "Close it", details))) return;
+    if (!(await confirmed(`Close ${named(keyOf(row))}?`, "Close it", details))) return;
     await remove(`connections/${row.connection}`, placeOf(row.member));
-    say(`connection ${row.connection} is closed`);
+    say(`${named(keyOf(row))} is closed`);
     await look();
   });
 

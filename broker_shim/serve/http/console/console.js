@@ -18,7 +18,7 @@ import { subscriptions } from "./subscriptions.js";
 import { upkeep } from "./upkeep.js";
 import { users } from "./users.js";
 import { wiring } from "./wiring.js";
-import { useZone, zoneChoice } from "./times.js";
+import { useZoneOf, zoneChoice } from "./times.js";
 
 const VIEWS = { overview, queues, queue, connections, operations, upkeep, sql, exchanges: wiring, streams, subscriptions, policies, users, "dead-letters": deadLetters };
 const LOOK_MS = 2000;
@@ -35,7 +35,7 @@ async function open() {
   let address;
   try {
     address = here();
-    useZone(address.query.get("zone"));
+    useZoneOf(address);
   } catch (error) {
     show(element("h1", {}, "No such view"));
     document.title = "No such view – sparkstore";

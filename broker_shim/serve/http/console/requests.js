@@ -37,6 +37,6 @@ async function ask(path, options) {
   } catch {
     throw new BrokerAway(`the broker answered ${response.status}: look whether it runs`);
   }
-  if (!response.ok) throw new Error(told.error);
+  if (!response.ok) throw Object.assign(new Error(told.error), { status: response.status });
   return told;
 }

@@ -101,8 +101,12 @@ export function timeCharts(name, query, kept) {
 }
 
 // Marks in words: of each kind how many, and the last.
-const marksOf = (marks) => Object.entries(Object.groupBy(marks, ({ what }) => what)).map(([what, alike]) =>
-  `${what} ${alike.length > 1 ? `${alike.length} times, last ` : ""}${when(alike.at(-1).at).slice(0, 19)}`);
+function marksOf(marks) {
+  const kinds = new Map();
+  for (const mark of marks) kinds.set(mark.what, [...kinds.get(mark.what) ?? [], mark]);
+  return [...kinds].map(([what, alike]) =>
+    `${what} ${alike.length > 1 ? `${alike.length} times, last ` : ""}${when(alike.at(-1).at).slice(0, 19)}`);
+}
 
 // Depth, rates and age. A rate is that of its step, whose length is the time since the one before.
 function chartsOf(series, [asked, to], zoom, held) {

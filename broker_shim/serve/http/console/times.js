@@ -18,9 +18,18 @@ function stored() {
   }
 }
 
-// Show times in the zone that an address names; if it names none, as before.
-export function useZone(named) {
-  if (named) isLocal = named === IN_LOCAL;
+let isDecided = false;
+
+// Show times in the zone that the address names with which the page came; if that names none, or later, as
+// before: an address that Back finds has what was chosen before.
+export function useZoneOf(address) {
+  const named = address.query.get("zone");
+  useZone(named && !isDecided ? named : isLocal ? IN_LOCAL : IN_UTC);
+}
+
+function useZone(named) {
+  isDecided = true;
+  isLocal = named === IN_LOCAL;
   document.getElementById("zone").value = isLocal ? IN_LOCAL : IN_UTC;
   keepEverywhere({ zone: isLocal ? IN_LOCAL : "" });
 }
@@ -56,7 +65,7 @@ export function zoneChoice(changed) {
       localStorage.setItem(KEY, choice.value);
     } catch { /* it is chosen until the page is loaded again */ }
     await changed();
-    choice.focus();
+    if (document.activeElement?.id === "main") choice.focus();  // else somebody went on meanwhile
   }
   return [element("label", { for: "zone" }, "Times"), choice];
 }
