@@ -25,7 +25,7 @@ in call order and is seen by later calls at once, before it is durable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.durability import TerminusDurability
@@ -408,7 +408,12 @@ class BatchCalls(Protocol):
     """Calls for many messages at once, of which the single calls say what each means.
 
     A store that gains nothing by them takes `unbatched_calls.UnbatchedCalls`.
+
+    Attributes:
+        is_batched: False if a batch is single calls, and takes as long as those.
     """
+
+    is_batched: ClassVar[bool] = True
 
     def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
         """`message` and `enqueue` of many for one queue, each for itself, told together.

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker_shim.broker.queues import priority_level
+from broker_shim.broker.queues import priority_level, taken_out
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor, Survivors
 from sparkstore.core.packed_integers import neighbours_in
@@ -44,6 +44,9 @@ class DispatchMachine(RuleBasedStateMachine):
     held = Bundle("held")
 
     def __init__(self) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(taken_out, "_LEAST_RUN", 2)
+        self.patch.setattr(taken_out, "_RUN_WEIGHT", 1)
         super().__init__()
         self.queue, self.taker = QueueDispatch("q"), Taker()
         self.queue.add(self.taker)
@@ -54,6 +57,9 @@ class DispatchMachine(RuleBasedStateMachine):
         self.priorities: dict[int, int] = {}
         self.now_us = 0
         self.arrivals = 0
+
+    def teardown(self) -> None:
+        self.patch.undo()
 
     def waiting(self) -> list[int]:
         there = [
@@ -94,17 +100,23 @@ class DispatchMachine(RuleBasedStateMachine):
         first=st.integers(1, 50),
         count=st.integers(1, 12),
         asked=st.sets(st.integers(1, 50), max_size=3),
+        most=st.integers(1, 15),
         leaves=st.booleans(),
     )
-    def take_out(self, first: int, count: int, asked: set[int], leaves: bool) -> list[int]:
+    def take_out(
+        self, first: int, count: int, asked: set[int], most: int, leaves: bool
+    ) -> list[int]:
         """Runs of what waits, of which all leave the queue, or each is held by itself."""
         ids = sorted(asked | {*range(first, first + count)})
         waiting = {*self.places} - self.held_ids
-        left = [i for i in ids if i in self.held_ids]
-        runs, others = self.queue.take_out(ids)
+        runs, others = self.queue.take_out(ids, most)
         taken = [message_id for run in runs for message_id in run.message_ids]
+        in_no_run = len(others.held) + others.left + others.gone
+        assert len(runs) + in_no_run == most or len(taken) + in_no_run == len(ids)
+        ids = ids[: len(taken) + in_no_run]  # the others are left alone
+        left = [i for i in ids if i in self.held_ids]
         assert sorted([*taken, *others.held]) == [i for i in ids if i in waiting]
-        assert {*others.held} <= self.delayed.keys()
+        assert all(len(run.message_ids) >= taken_out._LEAST_RUN for run in runs)
         assert (others.left, others.gone) == (
             len(left),
             len(ids) - len(left) - len(waiting & {*ids}),
@@ -205,15 +217,10 @@ class TinyChunksMachine(DispatchMachine):
     """Chunks of two to four narrow slots, which begin, widen, end and go within a few steps."""
 
     def __init__(self) -> None:
-        patch = pytest.MonkeyPatch()
-        patch.setattr(priority_level, "_SLOTS", 4)
-        patch.setattr(priority_level, "_LEAST_SLOTS", 2)
-        patch.setattr(priority_level, "_MOST_NARROW", 4)
-        self._patch = patch
         super().__init__()
-
-    def teardown(self) -> None:
-        self._patch.undo()
+        self.patch.setattr(priority_level, "_SLOTS", 4)
+        self.patch.setattr(priority_level, "_LEAST_SLOTS", 2)
+        self.patch.setattr(priority_level, "_MOST_NARROW", 4)
 
 
 TestDispatch = DispatchMachine.TestCase

@@ -12,7 +12,6 @@ in the log whole or not at all, and a start puts in dispatch what the log says.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from broker_shim.broker.flow.dead_letters import DeadLetters
 from broker_shim.broker.flow.publications import Publish
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.storage.loop import wall_us
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.store.interface import StoredMessage
@@ -92,7 +92,8 @@ class BulkOperations:
             on_answer(refusal, Answer())
             return
         if request.action is Action.PURGE:
-            self.purge(request, on_answer)
+            ids = [*dict.fromkeys(request.message_ids)]
+            self.purge(request._replace(message_ids=ids), on_answer, len(ids))
             return
         decided = self._decide(request, target, self.served.queues[request.queue])
         if not decided.steps:
@@ -111,11 +112,20 @@ class BulkOperations:
 
         self._dead_letters.make_queue(target, created)
 
-    def purge(self, request: Request, on_answer: OnAnswer) -> None:
-        """Dequeue what waits of a request's messages, however many, from a queue that is there."""
+    def purge(self, request: Request, on_answer: OnAnswer, most: int) -> int:
+        """Dequeue what waits of a request's messages from a queue that is there.
+
+        Args:
+            request: Its messages, in the order of the queue.
+            on_answer: As of `run`.
+            most: Leave the rest alone once so many are in no run; a run counts as some.
+
+        Returns:
+            How many messages, of the first ones, the answer is about.
+        """
         served, queue = self.served, self.served.queues[request.queue]
-        runs, withdrawn = queue.take_out(request.message_ids)
-        held = [*chain(*(run.message_ids for run in runs), withdrawn.held)]
+        runs, withdrawn = queue.take_out(request.message_ids, most)
+        held = sorted(chain(*(run.message_ids for run in runs), withdrawn.held))
 
         def done(outcomes: Sequence[StoreError | None]) -> None:
             singles = [*zip(held, outcomes, strict=True)] if any(outcomes) else []
@@ -143,6 +153,7 @@ class BulkOperations:
             served.calls.dequeue_each(held, queue.name, None, done, outcome)
         else:
             done(())
+        return len(held) + withdrawn.left + withdrawn.gone
 
     def put(self, queue: str, messages: Sequence[MessageDraft], on_answer: OnAnswer) -> None:
         """Put new messages on a queue, all or none."""
@@ -175,7 +186,7 @@ class BulkOperations:
         what is found expired while it is handed out is given back for this.
         """
         entry = self.served.calls.entry(queue.name, message_id)
-        if entry is None or queue.arguments.reason_to_end(entry, _now_us()) is None:
+        if entry is None or queue.arguments.reason_to_end(entry, wall_us()) is None:
             return
         request = Request(Action.DEAD_LETTER, queue.name, (message_id,))
         self.run(request, partial(_note, request))
@@ -197,7 +208,7 @@ class BulkOperations:
         # Out of dispatch first: no consumer gets one between its decision and the commit.
         withdrawn = queue.withdraw(dict.fromkeys(request.message_ids))
         answer = Answer(left=withdrawn.left, gone=withdrawn.gone)
-        calls, now_us = self.served.calls, _now_us()  # one: then their annotations are alike
+        calls, now_us = self.served.calls, wall_us()  # one: then their annotations are alike
         decided = _Decided([], [], answer)
         room = self._room(target) if request.action is Action.REDRIVE else None
         for message_id in withdrawn.held:
@@ -258,10 +269,6 @@ class BulkOperations:
         for message_id, step in decided.steps:
             if isinstance(step, Dequeue):
                 self._dead_letters.note(message_id, step)
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
 
 
 def _note(request: Request, error: StoreError | None, _answer: Answer) -> None:

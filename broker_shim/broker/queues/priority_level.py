@@ -112,8 +112,8 @@ class PriorityLevel:
             chunk.held_count += 1
             self.waiting_count -= 1
 
-    def take_run(self, message_ids: range) -> tuple[int, int] | None:
-        """Mark the first of these messages as held, and those after it that wait behind it.
+    def find_run(self, message_ids: range) -> tuple[int, int] | None:
+        """Find the first of these messages, and those after it that wait behind it, in a chunk.
 
         Returns:
             The index of the first, and how many; None if the first does not wait.
@@ -121,10 +121,14 @@ class PriorityLevel:
         for chunk in self._chunks_of(message_ids[0]):
             offset = chunk.find(message_ids[0])
             if offset is not None:
-                count = chunk.hold_run(offset, len(message_ids))
-                self.waiting_count -= count
-                return chunk.start + offset, count
+                return chunk.start + offset, chunk.run_length(offset, len(message_ids))
         return None
+
+    def hold_run(self, index: int, count: int) -> None:
+        """Mark messages as held that `find_run` found."""
+        chunk = self._chunks[self._position(index)]
+        chunk.hold_run(index - chunk.start, count)
+        self.waiting_count -= count
 
     def put_back(self, index: int) -> None:
         """Mark a held message as waiting again, at its old place."""
@@ -147,7 +151,7 @@ class PriorityLevel:
                 chunk = None
 
     def drop_run(self, index: int, count: int) -> None:
-        """Forget messages that `take_run` marked as held."""
+        """Forget messages that `hold_run` marked as held."""
         chunk = self._chunks[self._position(index)]
         chunk.held_count -= count
         if not chunk.held_count and not chunk.waiting_count:
@@ -252,22 +256,27 @@ class Chunk:
             self.slots = array("h", self.slots)
         return self.slots
 
-    def hold_run(self, offset: int, most: int) -> int:
-        """Hold slots that wait and whose ids rise by one, from an offset on; how many."""
+    def run_length(self, offset: int, most: int) -> int:
+        """Count slots that wait and whose ids rise by one, from an offset on."""
         slots, end = self.slots, min(offset + most, len(self.slots))
-        if isinstance(slots, range) and end - offset == len(slots):
+        if isinstance(slots, range):
+            return end - offset
+        at, wanted = offset, slots[offset]
+        while at < end and slots[at] == wanted:  # what is no run is left at once
+            at += 1
+            wanted += 1
+        return at - offset
+
+    def hold_run(self, offset: int, count: int) -> None:
+        """Hold slots that wait, from an offset on."""
+        slots = self.slots
+        if isinstance(slots, range) and count == len(slots):
             self.slots = range(-slots.start, -slots.stop, -1)
         else:
-            slots = self.loose()
-            run = range(slots[offset], slots[offset] + end - offset)
-            some = slots[offset:end]
-            if [*some] != [*run]:
-                some = some[: [n == m for n, m in zip(some, run, strict=True)].index(False)]
-            end = offset + len(some)
-            slots[offset:end] = array(slots.typecode, map(neg, some))
-        self.waiting_count -= end - offset
-        self.held_count += end - offset
-        return end - offset
+            slots, end = self.loose(), offset + count
+            slots[offset:end] = array(slots.typecode, map(neg, slots[offset:end]))
+        self.waiting_count -= count
+        self.held_count += count
 
     def _widen(self) -> None:
         """Let a slot hold a whole id from now on, as the ids lie far apart."""

@@ -216,17 +216,18 @@ class QueueDispatch:
                 gone += 1
         return Withdrawn(held, left, gone)
 
-    @property
-    def takes_runs(self) -> bool:
-        """True if no message has to be looked at by itself when it leaves."""
-        return self.groups is None and self.last_values is None
-
-    def take_out(self, message_ids: Sequence[int]) -> tuple[list[TakenOut], Withdrawn]:
-        """Take waiting messages out of dispatch, as runs where all that follow each other wait.
+    def take_out(self, message_ids: Sequence[int], most: int) -> tuple[list[TakenOut], Withdrawn]:
+        """Take waiting messages out of dispatch, as runs where many that follow each other wait.
 
         End each run by `left` or `came_back`, and what is held otherwise as of `withdraw`.
+
+        Args:
+            message_ids: In the order of the queue.
+            most: Leave the rest alone once so many are in no run; a run counts as some.
         """
-        runs, others = self._taken_out.take(message_ids) if self.takes_runs else ([], message_ids)
+        if self.groups is not None or self.last_values is not None:
+            return [], self.withdraw(message_ids[:most])  # each is looked at when it leaves
+        runs, others = self._taken_out.take(message_ids, most)
         return runs, self.withdraw(others)
 
     def left(self, taken: TakenOut, kind: str) -> None:

@@ -161,21 +161,24 @@ class QueueIndex:
             start, end = end, end + len([*same])
             self.extend(message_ids[start:end], priority)
 
-    def take_run(self, message_ids: range) -> tuple[int, int] | None:
-        """Hold the first of these messages, and those after it that wait behind it.
+    def find_run(self, message_ids: range) -> tuple[int, int] | None:
+        """Find the first of these messages, and those after it that wait behind it, in a chunk.
 
         Returns:
-            The place of the first, and how many: end that by `drop_run`, or as of held messages.
-            None: the first waits for no consumer.
+            The place of the first, and how many; None: the first waits for no consumer.
         """
         for number, level in enumerate(self._shown):
-            taken = level.take_run(message_ids) if level.waiting_count else None
-            if taken is not None:
-                return number << _INDEX_BITS | taken[0], taken[1]
+            run = level.find_run(message_ids) if level.waiting_count else None
+            if run is not None:
+                return number << _INDEX_BITS | run[0], run[1]
         return None
 
+    def hold_run(self, place: int, count: int) -> None:
+        """Hold messages that `find_run` found; end that by `drop_run`, or as of held messages."""
+        self._level(place).hold_run(place & _INDEX, count)
+
     def drop_run(self, place: int, count: int) -> None:
-        """Forget messages that `take_run` held, which are gone from the queue."""
+        """Forget messages that `hold_run` held, which are gone from the queue."""
         self._level(place).drop_run(place & _INDEX, count)
 
     def put_back(self, place: int) -> None:

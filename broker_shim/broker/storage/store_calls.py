@@ -275,6 +275,11 @@ class StoreCalls:
         acquire = partial(self._store.acquire_each, message_ids, queue, holder)
         self._call_each(on_done, len(message_ids), acquire)
 
+    @property
+    def is_batched(self) -> bool:
+        """False if the store makes single calls of a batch. See `BatchCalls`."""
+        return self._store.is_batched
+
     def dequeue_each(
         self,
         message_ids: Sequence[int],

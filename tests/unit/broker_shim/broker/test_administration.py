@@ -375,6 +375,80 @@ def test_a_purge_ends_between_two_turns(house: House, why: str) -> None:
     assert len(entries(house)) == 1
 
 
+def parts_of(house: House, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the parts of a purge as they are taken."""
+    purge, parts = house.broker.bulk.purge, list[int]()
+
+    def noted(*terms: Any) -> int:
+        parts.append(purge(*terms))
+        return parts[-1]
+
+    monkeypatch.setattr(house.broker.bulk, "purge", noted)
+    return parts
+
+
+def purged(house: House) -> Answer:
+    totals: list[Answer] = []
+    house.broker.administration.purge("q", lambda _: True, lambda _error, it: totals.append(it))
+    house.run()
+    while house.delayed:
+        house.run_delayed()
+    [total] = totals
+    return total
+
+
+def test_a_queue_of_short_runs_is_purged_by_turns_and_one_of_long_runs_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = parts_of(house, monkeypatch)
+    count = 2 * TURN_IDS + 2
+    publish(house, "q", *map(str, range(count)))
+    assert (purged(house), parts) == (Answer(done=count), [count])
+    parts.clear()
+    publish(house, "q", *map(str, range(count)))
+    ids = entries(house)
+    house.broker.queues["q"].withdraw(ids[::2])
+    assert purged(house) == Answer(done=count // 2, left=count // 2)
+    assert parts == [TURN_IDS, TURN_IDS, 2]
+
+
+@pytest.mark.parametrize("why", ["single calls", "not durable", "in memory"])
+def test_where_the_store_decides_each_message_by_itself_a_turn_takes_fewer(
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
+) -> None:
+    if why == "in memory":
+        house = House(Place("memory", tmp_path), SETTINGS)
+    if why == "single calls":
+        monkeypatch.setattr(house.store, "is_batched", False)
+    parts = parts_of(house, monkeypatch)
+    publish(house, "q", *map(str, range(TURN_IDS)))
+    client = Client(house, "publisher")
+    client.attach("out", target=Target("q"), is_receiver=False)
+    client.deliver_encoded(b"last", VALUE + b"\x40")  # durable only if its header says so
+    assert (purged(house), parts) == (Answer(done=TURN_IDS + 1), [TURN_IDS, 1])
+
+
+def test_a_purge_takes_one_part_a_turn_also_where_answers_come_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two parts wait for the store; of those that follow nothing waits, so nothing is asked."""
+    monkeypatch.setattr(queue_purge, "RUN_IDS", 1)
+    monkeypatch.setattr(queue_purge, "_MOST_WAITING", 3)
+    parts = parts_of(house, monkeypatch)
+    publish(house, "q", *map(str, range(12)))
+    ids = entries(house)
+    house.broker.queues["q"].withdraw(ids[2:])
+    with house.store_that_does_not_answer():
+        house.broker.administration.purge("q", lambda _: True, lambda *_: None)
+        turns = []
+        while house.delayed:
+            before = len(parts)
+            house.run_delayed()
+            turns.append(len(parts) - before)
+    assert max(turns) == 1
+    assert len(parts) == 12
+
+
 # ------------------------------------------------------------------------- settings at the start
 
 Q = Queue("q", arguments={"max_delivery_count": 3})

@@ -224,7 +224,7 @@ def test_what_expired_or_failed_too_often_says_so(
     assert death_of(often) == {"queue": "q", "reason": "over-delivered", "attempts": 2}
     client.close()
     put(house, ttl=1)
-    monkeypatch.setattr(embedded_bulk, "_now_us", lambda: 10**15)
+    monkeypatch.setattr(embedded_bulk, "wall_us", lambda: 10**15)
     last = consumer(house)
     last.settle_down()
     assert came(last) == []
