@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
@@ -53,7 +52,8 @@ class ReadWorker:
     def __init__(self, store: DeltaMessageStore, outbox: Outbox) -> None:
         self.member = ""
         self._store, self._outbox = store, outbox
-        self._turns: SimpleQueue[tuple[int, Body] | None] = SimpleQueue()
+        self._turns: SimpleQueue[tuple[int, Callable[[], None]] | None] = SimpleQueue()
+        self._finding = list[int]()  # reads, as many as wait for branches
         self._thread: threading.Thread | None = None
         self._has_ended = False
 
@@ -69,10 +69,11 @@ class ReadWorker:
         if kind == wire.FLUSH:
             self._store.flush(partial(self._flushed, body[0]))
             return
-        if self._turns.qsize() >= wire.MAX_WAITING_READS:
+        if self._turns.qsize() + len(self._finding) >= wire.MAX_WAITING_READS:
             message = f"more than {wire.MAX_WAITING_READS} reads wait for their answers"
             raise InvalidRequest(message)
-        self._turns.put((kind, body))
+        turn = self._find_branches if kind == wire.BRANCHES else partial(self._read, kind)
+        self._turns.put((body[0], partial(turn, body)))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="reads", daemon=True)
             self._thread.start()
@@ -90,14 +91,14 @@ class ReadWorker:
 
     def _run(self) -> None:
         while (turn := self._turns.get()) is not None:
-            kind, body = turn
+            read, answer = turn
             try:
-                self._answer(body[0], self._answers(kind, body))
+                answer()
             except StoreError as error:
-                self._fail(body[0], error)
+                self._fail(read, error)
             except BaseException:  # noqa: BLE001 - else nobody would answer the next one
                 _log.exception("a read failed")
-                self._fail(body[0], Unavailable("the service failed on this: see its log"))
+                self._fail(read, Unavailable("the service failed on this: see its log"))
 
     def _fail(self, read: int, error: StoreError) -> None:
         self._outbox.say_slowly(wire.FAILED, (read, type(error).__name__, str(error)))
@@ -111,13 +112,33 @@ class ReadWorker:
             before = answer
         self._outbox.say_slowly(wire.ANSWER, (read, True, *before))
 
+    def _read(self, kind: int, body: Body) -> None:
+        self._answer(body[0], self._answers(kind, body))
+
+    def _find_branches(self, body: Body) -> None:
+        """Answer in a later turn, when branches may be told of: another machine may serve by now.
+
+        Other reads are answered meanwhile. What is shown was so before that turn.
+        """
+        read, (xid, show) = body[0], _asked_branches(self._store, body)
+
+        def on_found(error: StoreError | None, branches: Sequence[BranchFacts]) -> None:
+            def answer() -> None:
+                if error is not None:
+                    raise error
+                self._answer(read, show(branches))
+
+            self._finding.pop()
+            self._turns.put((read, answer))
+
+        self._finding.append(read)
+        self._store.find_branches(xid, on_found)
+
     def _answers(self, kind: int, body: Body) -> Iterator[tuple[Any, ...]]:
         if kind in _OF_MESSAGES:
             return _OF_MESSAGES[kind](self._store, body)
         if kind == wire.SIZE:
             return iter([(_size_bytes(self._store),)])
-        if kind == wire.BRANCHES:
-            return _branches(self._store, body)
         if kind == wire.RECOVER:
             return recovery.recovered(self._store, self.member)
         has_entries = len(body) < 2 or body[1] is not False
@@ -174,33 +195,25 @@ def _link(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
         return iter([(recovery.shown_link(link.detail), [*link.unsettled.items()], held)])
 
 
-def _branches(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
+def _asked_branches(
+    store: DeltaMessageStore, body: Body
+) -> tuple[Xid | None, Callable[[Sequence[BranchFacts]], Iterator[tuple[Any, ...]]]]:
+    """Return of which branch a read asks, None: of all; and what shows those that were found."""
     if len(body) == 1:
-        _found(store, None)
         rows = [(xid_bytes(branch.xid), *astuple(branch)[1:]) for branch in store.prepared()]
-        return iter([(rows,)])
+        return None, lambda _branches: iter([(rows,)])
     if len(body) != 2 or not isinstance(body[1], bytes | None):
         raise InvalidRequest("BRANCHES is [read] or [read, xid or nil]")
+    return None if body[1] is None else xid_from(body[1]), _shown_branches
+
+
+def _shown_branches(branches: Sequence[BranchFacts]) -> Iterator[tuple[Any, ...]]:
     rows = [
         (xid_bytes(branch.xid), branch.state, [*branch.puts.items()], [*branch.takes.items()])
-        for branch in _found(store, None if body[1] is None else xid_from(body[1]))
+        for branch in branches
     ]
     parts = range(0, len(rows), _BRANCHES) or (0,)
     return iter([(rows[start : start + _BRANCHES],) for start in parts])
-
-
-def _found(store: DeltaMessageStore, xid: Xid | None) -> Sequence[BranchFacts]:
-    """Wait until branches may be told of, since another machine may serve by now."""
-    answer = Future[Sequence[BranchFacts]]()
-
-    def tell(error: StoreError | None, branches: Sequence[BranchFacts]) -> None:
-        if error is None:
-            answer.set_result(branches)
-        else:
-            answer.set_exception(error)
-
-    store.find_branches(xid, tell)
-    return answer.result()
 
 
 def _are_ints(values: Sequence[object]) -> bool:
