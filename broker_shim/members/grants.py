@@ -169,13 +169,16 @@ class Grants:
         for consumer, message_ids in due:
             facts = facts_of(self._calls.entries(consumer.queue.name), message_ids)
             ends = facts.expires_at
-            if ends.count(None) < len(ends):
-                late = [end is not None and end <= now_us for end in ends]
+            some_end = ends.count(None) < len(ends)
+            late = [end is not None and end <= now_us for end in ends] if some_end else ()
+            if any(late):
                 self._leave_out(consumer, [*compress(message_ids, late)])
-                message_ids = [*compress(message_ids, map(not_, late))]  # noqa: PLW2901  # the rest
+                rest = [*compress(message_ids, map(not_, late))]
+                if not rest:
+                    continue
+                message_ids = as_range(rest)  # noqa: PLW2901  # what is not too old
                 facts = facts_of(self._calls.entries(consumer.queue.name), message_ids)
-            if message_ids:
-                round_.due.append((consumer, message_ids))
+            round_.due.append((consumer, message_ids))
             if consumer.peer.has_room:
                 sizes.update(zip(message_ids, facts.message_bytes, strict=True))
         small = [message_id for message_id, size in sizes.items() if 0 < size <= _ALONG_BYTES]

@@ -195,6 +195,40 @@ def test_every_name_in_backquotes_is_that_of_something_here() -> None:
     assert unknown == []
 
 
+NO_MODULES = {"broker.xml", "sparkstore.audit", "sparkstore.commands", "sparkstore.decoders"}
+"""A file of Artemis, a logger, and groups of entry points."""
+
+
+def test_every_module_that_prose_names_by_its_rooms_is_there() -> None:
+    modules = {path.stem for path in tracked_files() if path.suffix == ".py"}
+    rooms = {"": TOP, **{top: TOP / top for top in ("sparkstore", "broker_shim")}}
+    for top in ("sparkstore", "broker_shim"):
+        rooms |= {path.name: path for path in (TOP / top).iterdir() if path.name not in modules}
+    named = {
+        (path.as_posix(), name)
+        for path in tracked_files()
+        if path.suffix == ".py"
+        for prose in PROSE.findall(text_of(path))
+        for name in re.findall(r"`([a-z]\w+(?:\.\w+)+)`", prose)
+        if name.partition(".")[0] in rooms and not name.endswith(".toml")
+    }
+    assert len(named) > 50
+    missing = [(path, name) for path, name in named if not _is_in(rooms, name)]
+    assert [(path, name) for path, name in missing if name not in NO_MODULES] == []
+
+
+def _is_in(rooms: dict[str, Path], name: str) -> bool:
+    """Follow a dotted name from room to room, to a module or to what one has."""
+    first, *parts = name.split(".")
+    place = rooms[first]
+    for part in parts:
+        if not (place / part).is_dir():
+            module = place / f"{part}.py"
+            return module.exists() or part in words_of(place / "__init__.py")
+        place /= part
+    return True
+
+
 def words_of(path: Path) -> set[str]:
     """What its code is made of: of Python without the prose, of documents nothing."""
     text = "" if path.suffix == ".md" else text_of(path)

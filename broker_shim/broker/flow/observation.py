@@ -41,7 +41,7 @@ class EntryObserver:
 
     def _dequeued(self, queue: QueueDispatch, run: Run) -> None:
         detail = run.record.detail
-        self._served.metrics.replaced += detail == REPLACED
+        self._served.metrics.replaced += run.rows * (detail == REPLACED)
         self._acquired(queue, run)
         ended = [i for i in run.message_ids if queue.is_elsewhere(i)]
         queue.removed(ended, "accepted" if detail is None else _outcome_in(detail))

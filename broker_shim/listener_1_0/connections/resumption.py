@@ -1,7 +1,7 @@
 """A link that is attached again with unsettled deliveries: what becomes of each (AMQP 2.6.13).
 
-The rules are `protocol_1_0.resumption`'s. As a sender, we hold without an attachment what the link
-acquired of its queue, of which no outcome is known (one that was durable has taken the message
+The rules are `protocol_1_0.links.resumption`'s. As a sender, we hold without an attachment what the
+link acquired of its queue, of which no outcome is known (one that was durable has taken the message
 off). As a receiver, we hold what was stored and not settled yet (`received_deliveries`).
 
 Exactly once, as a sender: a message stays acquired by its link until the receiver's outcome is

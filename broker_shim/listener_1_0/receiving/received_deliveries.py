@@ -9,7 +9,7 @@ crash a delivery that was stored is known as stored. A sender that attaches agai
 not settled: what we know of it as accepted it settles without sending it, the rest it sends.
 
 When is the note forgotten?
-- As soon as the sender has provably read our answer (`broker_shim.links.proof`): dispositions that
+- As soon as the sender has provably read our answer (`links.termini.proof`): dispositions that
   wait are written before each flow, so the stream has them in that order.
 - When the sender settles, on a link of rcv-settle-mode second: we say accepted, unsettled; it
   settles; then we forget. One that has read the answer and does not settle (fe2o3-amqp 0.18 never

@@ -1,4 +1,4 @@
-"""The removal of what a consumer accepted; and whether deliveries without outcome failed."""
+"""Consumers' decisions carried out and confirmed; whether deliveries without outcome failed."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _PLAIN: Mapping[type, Any] = {type(kind): kind for kind in (ACCEPTED, REJECTED, 
 
 
 class Resumption:
-    """Carries out what was decided when one link was attached again (`listener_1_0.resumption`).
+    """Carries out what was decided when one link was attached again (`connections.resumption`).
 
     Attributes:
         to_send: Messages to send again as the same deliveries, when there is credit.

@@ -371,7 +371,7 @@ def of_entries(
     origin: RequestOrigin | None = None,
     detail: str | None = None,
 ) -> Decided:
-    """Decide about entries of one queue: to acquire them, or to remove them.
+    """Decide about entries of one queue: to acquire, to remove, or to give them back.
 
     Args:
         machine: Of the store.

@@ -11,6 +11,8 @@ from broker_shim.completion import OnEachComplete
 from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.core.records import RecordRun, message_dequeued
+from sparkstore.core.state_machine.admission import REPLACED
 from tests.support.amqp.memory_broker import MemoryBroker
 
 HEADER = MessageHeader("raw", b"h")
@@ -104,6 +106,12 @@ def test_a_log_that_is_corrupt_ends_the_broker_whatever_else_a_batch_answers(hou
     assert house.moved.fatal == [corrupt]
     assert house.results == [None, corrupt]
     assert house.broker.queues["q"].waits(house.ids[0])
+
+
+def test_of_replaced_messages_that_leave_together_each_is_counted(house: House) -> None:
+    removed = message_dequeued(0, "q", house.ids[0], None)._replace(detail=REPLACED)
+    house.broker.observer.took(RecordRun(removed, 2))
+    assert house.broker.metrics.replaced == 2
 
 
 @pytest.mark.parametrize("call", ["give back", "remove"])
