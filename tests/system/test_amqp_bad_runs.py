@@ -73,6 +73,10 @@ def frame(number: int, body: object = None, *, handle: int = 0, settled: bool = 
 def bodies(broker: BrokerProcess, *queues: str) -> list[list[str]]:
     """The bodies of all that is on each queue, which is taken."""
     with RawPeer(broker) as peer:
+        # What an ended session brought is on a queue once one that came later is accepted.
+        peer.opened().begun().sending("later").write(frame(0))
+        answered(peer, 1)
+    with RawPeer(broker) as peer:
         peer.opened()
         peer.say(Begin(next_outgoing_id=0, incoming_window=FAR, outgoing_window=0))
         return [_drained(peer, handle, queue) for handle, queue in enumerate(queues)]
