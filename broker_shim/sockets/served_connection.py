@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
@@ -86,8 +86,12 @@ class ServedConnection(Protocol):
         """Return the peer's name for itself; empty if it said nothing."""
 
     @property
-    def link_facts(self) -> Sequence[LinkFacts]:
-        """Describe each link, or subscription."""
+    def link_count(self) -> int:
+        """Count the links, or subscriptions, without a look at any."""
+
+    @property
+    def link_facts(self) -> Iterable[LinkFacts]:
+        """Describe each link, or subscription, as it is asked for."""
 
     @property
     def client(self) -> ClientFacts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.sockets.access import Access
@@ -64,7 +64,8 @@ class UndecidedConnection:
     """
 
     container_id = ""
-    link_facts: Sequence[LinkFacts] = ()
+    link_count = 0
+    link_facts: Iterable[LinkFacts] = ()
     client = ClientFacts()
     is_open = has_more = False
     wait_s = 0.0

@@ -53,6 +53,8 @@ LINK_COLUMNS = (
 """Columns of the row of a link, or of a subscription of AMQP 0-10, which keeps no other."""
 
 
-def row_of(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a connection, with null for what is not known."""
-    return {column.name: values.get(column.name) for column in COLUMNS}
+def row_of(
+    values: dict[str, Any], columns: tuple[ConnectionColumn, ...] = COLUMNS
+) -> dict[str, Any]:
+    """Return the row of a connection or link, with null for what is not known."""
+    return {column.name: values.get(column.name) for column in columns}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -216,10 +216,15 @@ class Amqp010Connection:
         self._carried = [0, 0]  # bytes that came, and that went
 
     @property
-    def link_facts(self) -> list[LinkFacts]:
+    def link_count(self) -> int:
+        """Count the subscriptions of its sessions."""
+        return sum(session.subscriptions.count for session in self._sessions.values())
+
+    @property
+    def link_facts(self) -> Iterator[LinkFacts]:
         """Describe each subscription of its sessions."""
-        sessions = self._sessions.values()
-        return [facts for session in sessions for facts in session.subscriptions.facts()]
+        for session in self._sessions.values():
+            yield from session.subscriptions.facts()
 
     @property
     def client(self) -> ClientFacts:

@@ -60,6 +60,11 @@ class Subscriptions:
         self._in_window = Numbered[tuple[SessionConsumer, int]]()
         self._numbers = count(1)
 
+    @property
+    def count(self) -> int:
+        """Return how many consumers the session has."""
+        return len(self._by_name)
+
     def facts(self) -> list[LinkFacts]:
         """Describe each consumer of the session."""
         unsettled = Counter(sent.subscription for _, sent in self._sent.items())

@@ -120,15 +120,13 @@ class Connection:
         self._happened: deque[events.Event] = deque()
         self.turn = Turn()
         self._unsent_bytes = 0
-        self.peer_parts = False
+        self.peer_parts = self._hangs_up = False
         self._has_output = has_output
         self.transactions = Transactions(broker)
         self._served = ConnectionLinks(self, links, has_output)
         self._waiting_for_room: dict[ServedEndpoint, None] = {}  # in the order in which they came
-        self._hangs_up = False
-        self._machine = protocol.ServerConnection(
-            limits_of(access, broker.settings), access.mechanisms, now_s=time.monotonic()
-        )
+        limits, mechanisms = limits_of(access, broker.settings), access.mechanisms
+        self._machine = protocol.ServerConnection(limits, mechanisms, now_s=time.monotonic())
 
     @property
     def container_id(self) -> str:
@@ -142,7 +140,12 @@ class Connection:
         return owned(self.container_id or f"connection-{self.number}", self.login.principal.name)
 
     @property
-    def link_facts(self) -> list[LinkFacts]:
+    def link_count(self) -> int:
+        """Count the links that are served."""
+        return self._served.count
+
+    @property
+    def link_facts(self) -> Iterator[LinkFacts]:
         """Describe each link that is served."""
         return self._served.facts()
 

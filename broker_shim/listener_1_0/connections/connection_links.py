@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -92,9 +92,14 @@ class ConnectionLinks:
         self._endpoints: dict[Link, ServedEndpoint] = {}
         self._over: list[Link] = []
 
-    def facts(self) -> list[LinkFacts]:
+    @property
+    def count(self) -> int:
+        """Return how many links are served, or will be."""
+        return len(self._endpoints)
+
+    def facts(self) -> Iterator[LinkFacts]:
         """Describe each link that is served, or will be, by what its peer asked for."""
-        return [_facts(cast("ReceiverLink | SenderLink", link)) for link in self._endpoints]
+        return (_facts(cast("ReceiverLink | SenderLink", link)) for link in self._endpoints)
 
     def get(self, link: Link) -> ServedEndpoint | None:
         """Get the endpoint that serves a link, or will; None if none does any more."""

@@ -4,7 +4,7 @@ A store service asks the brokers that are its members, too: each answers by this
 process, over the connection that it has to the service (`members.inquiries`):
 
     {"connections": true}                  {"connections": [{"connection": 7, "peer": "…", …}]}
-    {"links": 7}                           {"links": [{"name": "…", "role": "receiver", …}]}
+    {"links": 7, "limit": 100}             {"links": {"rows": [{"name": "…", …}], "left_out": 0}}
     {"close": 7, "by": "…"}                {"told": {"act": "close-connection", …}}
                                            {"error": "InvalidRequest", "message": "…"}   instead
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
@@ -23,7 +24,9 @@ from sparkstore.errors import error_of
 
 _CLOSED_BY = "an administrator ended the connection"
 _CLOSE, _CONNECTIONS, _MEMBER, _BY, _CLOSED = "close", "connections", "member", "by", "told"
-_LINKS = "links"
+_LINKS, _LIMIT, _MOST_LINKS = "links", "limit", 1000
+_UNKNOWN = "a member knows its connections, and nothing else"
+"""Answers a question that is not known; one of an older release answers so what it has not."""
 
 
 class ConnectionRows(NamedTuple):
@@ -31,6 +34,13 @@ class ConnectionRows(NamedTuple):
 
     rows: list[dict[str, Any]]
     silent: list[str]
+
+
+class LinkRows(NamedTuple):
+    """The first links of a connection; `left_out` more are."""
+
+    rows: list[dict[str, Any]]
+    left_out: int
 
 
 class ConnectionOrders:
@@ -69,18 +79,17 @@ class ConnectionOrders:
         self,
         number: int,
         member: str | None,
-        answer: Callable[[list[dict[str, Any]] | StoreError], None],
+        limit: int,
+        answer: Callable[[LinkRows | StoreError], None],
     ) -> None:
-        """Answer with the links of a connection, here or at a member, or with the error."""
+        """Answer with so many links of a connection, here or at a member, or with the error."""
         if member is None:
-            answer(self._links_here(number))
+            answer(self._links_here(number, limit))
         elif self._members is None:
             answer(InvalidRequest("this process has no members: leave member out"))
         else:
-            question = {_LINKS: number}
-            self._members.ask(
-                question, lambda answers: answer(_of(member, answers, _LINKS)), member
-            )
+            question = {_LINKS: number, _LIMIT: limit}
+            self._members.ask(question, lambda answers: answer(_links(member, answers)), member)
 
     def close(
         self,
@@ -140,19 +149,21 @@ class ConnectionOrders:
             name = f"{content.get(_BY, 'an administrator')}, by the store service"
             self.close(number, None, (name, None), say)
         elif isinstance(content.get(_LINKS), int):
-            say(self._links_here(content[_LINKS]), _LINKS)
+            links = self._links_here(content[_LINKS], content.get(_LIMIT, _MOST_LINKS))
+            say(links._asdict() if isinstance(links, LinkRows) else links, _LINKS)
         else:
-            say(InvalidRequest("a member knows its connections, and nothing else"))
+            say(InvalidRequest(_UNKNOWN))
 
     def _rows_here(self) -> list[dict[str, Any]]:
         here = sorted(self._connections(), key=lambda connection: connection.number)
         return [_row(connection) for connection in here]
 
-    def _links_here(self, number: int) -> list[dict[str, Any]] | StoreError:
+    def _links_here(self, number: int, limit: int) -> LinkRows | StoreError:
         connection = self._find(number)
         if isinstance(connection, StoreError):
             return connection
-        return [link._asdict() for link in connection.link_facts]
+        rows = [link._asdict() for link in islice(connection.link_facts, limit)]
+        return LinkRows(rows, connection.link_count - len(rows))
 
     def _close_here(self, number: int) -> dict[str, Any] | StoreError:
         connection = self._find(number)
@@ -171,6 +182,14 @@ class ConnectionOrders:
 def _closed(member: str, answers: MemberAnswers) -> dict[str, Any] | StoreError:
     row = _of(member, answers, _CLOSED)
     return row if isinstance(row, StoreError) else {**row, _MEMBER: member}
+
+
+def _links(member: str, answers: MemberAnswers) -> LinkRows | StoreError:
+    if answers.by_member.get(member, {}).get("message") == _UNKNOWN:
+        text = f"member {member!r} is of an older release, which does not tell its links"
+        return Unavailable(f"{text}: start it with this release")
+    links = _of(member, answers, _LINKS)
+    return links if isinstance(links, StoreError) else LinkRows(links["rows"], links["left_out"])
 
 
 def _of(member: str, answers: MemberAnswers, key: str) -> Any | StoreError:
@@ -194,7 +213,7 @@ def _row(connection: ServedConnection) -> dict[str, Any]:
         "user": connection.login.principal.name,
         "tls": remote.tls,
         "container": connection.container_id,
-        "links": len(connection.link_facts),
+        "links": connection.link_count,
         **connection.client._asdict(),
         "connected_at": connection.began_at_us,
         "open": connection.is_open and not connection.is_closed,

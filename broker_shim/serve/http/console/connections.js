@@ -84,8 +84,10 @@ export function connections(_parts, user, query) {
   async function lookAtLinks() {
     const key = opened;
     try {
-      const { items } = await get(`connections/${encodeURIComponent(numberOf(key))}/links`, placeOf(memberOf(key)));
-      if (key === opened) links.fill(items.map((row, place) => ({ ...row, place })));
+      const it = await get(`connections/${encodeURIComponent(numberOf(key))}/links`, placeOf(memberOf(key)));
+      if (key !== opened) return;
+      links.fill(it.items.map((row, place) => ({ ...row, place })));
+      note.textContent = it.left_out ? `${it.left_out.toLocaleString()} more are left out.` : "";
     } catch (error) {
       if (key !== opened) return;
       if (error.status !== 404) throw error;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct, defstruct
 
-from broker_shim.serve.http.bodies import Model, OrderOutcome, PageQuery, done
+from broker_shim.serve.http.bodies import Limit, Model, OrderOutcome, PageQuery, done
 from broker_shim.serve.http.calls import Call, iso_time
 from broker_shim.serve.http.endpoint import API, MONITOR, OPERATOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
@@ -50,15 +50,25 @@ class ConnectionQuery(PageQuery):
 
 
 class LinkList(Struct, kw_only=True):
-    """The links of a connection; of AMQP 0-10 its subscriptions, as it keeps no other."""
+    """The links of a connection; of AMQP 0-10 its subscriptions, as it keeps no other.
+
+    `left_out` more are.
+    """
 
     items: list[LinkRow]
+    left_out: int
 
 
 class ConnectionPlace(Model):
     """The member that has a connection; none: this broker."""
 
     member: str | None = None
+
+
+class LinkQuery(ConnectionPlace):
+    """The member that has a connection, and how many of its links are asked for."""
+
+    limit: Limit = 1000
 
 
 class HolderQuery(Model):
@@ -121,9 +131,11 @@ def _sorted(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
 
 async def list_links(call: Call) -> LinkList:
     """List the links of a connection, with credit and what is unsettled."""
-    calls = call.served.calls
-    links = partial(calls.turns.connections.links, _number(call), call.query.member)
-    return LinkList(items=[LinkRow(**row) for row in await calls.wait(links)])
+    calls, query = call.served.calls, call.query
+    ask = partial(calls.turns.connections.links, _number(call), query.member, query.limit)
+    links = await calls.wait(ask)
+    items = [LinkRow(**row_of(row, LINK_COLUMNS)) for row in links.rows]
+    return LinkList(items=items, left_out=links.left_out)
 
 
 def _number(call: Call) -> int:
@@ -196,7 +208,7 @@ ENDPOINTS = (
         MONITOR,
         list_links,
         LinkList,
-        ConnectionPlace,
+        LinkQuery,
         conflict=404,
         needs_broker=False,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -59,6 +60,7 @@ from broker_shim.amqp_0_10.controls import (
 from broker_shim.amqp_0_10.structs import ExchangeBoundResult
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.framing.frames import ALONE, PROTOCOL_HEADER, Frame
+from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from tests.support.amqp.amqp_0_10 import INFINITE, Bench010, Client010, content
 
 
@@ -120,10 +122,16 @@ def test_a_connection_tells_of_each_subscription_what_it_takes_and_holds(bench: 
     client.say(MessageSubscribe("q", "settled", 1, 0))
     client.say(MessageFlow("d", 1, INFINITE))
     client.do(MessageFlow("d", 0, 3))
-    assert client.connection.link_facts == [
+    facts = [*client.connection.link_facts]
+    assert facts == [
         ("d", "receiver", "q", 2, 1, "sender unsettled, receiver first"),
         ("settled", "receiver", "q", 0, 0, "sender settled, receiver first"),
     ]
+    assert client.connection.link_count == 2
+    answers: list[str] = []
+    orders = ConnectionOrders(lambda: [client.connection], lambda *_, **__: None)
+    orders.answer(f'{{"links": {client.connection.number}, "limit": 1}}', answers.append)
+    assert json.loads(answers[0]) == {"links": {"rows": [facts[0]._asdict()], "left_out": 1}}
 
 
 def test_another_protocol_is_told_what_is_spoken(bench: Bench010) -> None:
