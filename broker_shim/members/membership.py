@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 
@@ -326,9 +326,8 @@ class Membership:
             subscription = self._by_number.get(run.subscription)
             if subscription is not None:
                 self._granted(subscription, run)
-                continue
-            for message_id in run.message_ids:
-                self._give_back(run.subscription, message_id)
+            else:
+                self._give_back(run.subscription, run.message_ids)
 
     def _granted(self, subscription: _Subscription, run: GrantedRun) -> None:
         """Hand a consumer all that a frame grants it: what goes together is sent together."""
@@ -343,13 +342,13 @@ class Membership:
         while left:  # it is told no more often how many it may have, so it takes them all
             left = left[consumer.assign(left) :]
 
-    def _give_back(self, number: int, message_id: int) -> None:
-        """Release a message that was granted to a consumer that is gone."""
+    def _give_back(self, number: int, message_ids: Sequence[int]) -> None:
+        """Release messages that were granted to a consumer that is gone."""
         assert self._broker is not None
         place = self._cancelled.get(number)
         if place is not None:
             queue, holder = place
-            self._broker.settlement.give_back((message_id,), queue.name, holder, failed=False)
+            self._broker.settlement.give_back(message_ids, queue.name, holder, failed=False)
 
     def _looked(self, body: wire.Body) -> None:
         number, rows, indexes = body
