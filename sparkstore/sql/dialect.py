@@ -129,7 +129,6 @@ are declared (`_casts`)."""
 
 _GUARD = "guard"
 """The step that is left out: `duckdb_views` has looked for a gap, and the tables stand still."""
-_NO_GUARDS = dict.fromkeys(("entriesguard", "membersguard", "eventsguard", "contentsguard"), "true")
 _WITHOUT_CONTENT = {
     "JOIN (SELECT * FROM contents)": "LEFT JOIN (SELECT * FROM contents WHERE false)",
 }
@@ -167,7 +166,7 @@ def view_text(
             no content is read. DuckDB leaves out no join, even if nobody asks for what it brings.
         has_body: Whether a body that came in pieces is there: otherwise none is looked for.
     """
-    whole = {**values, **_NAMED, **_NO_GUARDS}
+    whole = {**values, **_NAMED}
     query = _translated(view, whole)
     for phrase, ours in ({} if has_content else _WITHOUT_CONTENT).items():
         assert phrase in query
@@ -188,7 +187,7 @@ def _casts(view: str) -> Mapping[str, str]:
 
 def events_text(values: Mapping[str, str]) -> str:
     """Write the query for every record of history and of the journal that counts, of any kind."""
-    return f"{_steps(('events',), {**values, **_NAMED, **_NO_GUARDS})}\nSELECT * FROM events"
+    return f"{_steps(('events',), {**values, **_NAMED})}\nSELECT * FROM events"
 
 
 def queues_text(columns: Sequence[str]) -> str:
