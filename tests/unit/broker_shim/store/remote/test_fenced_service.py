@@ -5,9 +5,7 @@ The machines are scripted: a real one says this only in the moment before it sen
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,59 +15,34 @@ from broker_shim.store import protocol as wire
 from broker_shim.store.interface import Queue
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.remote_store import RemoteMessageStore
+from tests.support.stores.scripted_service import ScriptedService
 from tests.support.stores.services import short_folder
 from tests.support.stores.stores import done
 
 FENCED = ("Fenced", "the other machine took over, with generation 2")
 
 
-class Machine(threading.Thread):
+class Machine(ScriptedService):
     """Serves members in turn; one that is fenced refuses what it is asked."""
 
     def __init__(self, path: Path, generation: int, *, is_fenced: bool) -> None:
-        super().__init__(daemon=True)
         self._generation, self._is_fenced = generation, is_fenced
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
         self.asked: list[int] = []
-        self.start()
+        super().__init__(path)
 
-    def run(self) -> None:
-        while True:
-            try:
-                peer, _address = self._listener.accept()
-            except OSError:
-                return
-            with peer:
-                self._serve(peer)
-
-    def end(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.join()
-
-    def _serve(self, peer: socket.socket) -> None:
-        decoder, pack = wire.Decoder(), wire.frame_packer()
-        while received := peer.recv(1 << 16):
-            for kind, body in decoder.feed(received):
-                answer = self._answer(kind, body)
-                if answer is not None:
-                    peer.sendall(pack(*answer))
-
-    def _answer(self, kind: int, body: Any) -> Any:
+    def answers(self, kind: int, body: Any) -> Iterable[tuple[int, Any]]:
         if kind == wire.HELLO:
             limits = (wire.MAX_FRAME_BYTES, wire.MAX_WAITING_REQUESTS)
             root = (f"run {self._generation}", f"root {self._generation}", ())
-            return wire.WELCOME, (wire.VERSION, 0, *root, *limits, self._generation, 1)
+            return [(wire.WELCOME, (wire.VERSION, 0, *root, *limits, self._generation, 1))]
         self.asked.append(kind)
         if kind == wire.BRANCHES:
             fenced = (wire.FAILED, (body[0], *FENCED))
-            return fenced if self._is_fenced else (wire.ANSWER, (body[0], True, ()))
+            return [fenced if self._is_fenced else (wire.ANSWER, (body[0], True, ()))]
         if kind == wire.DO:
             refusals = ((body[0], *FENCED),) if self._is_fenced else ()
-            return wire.DONE, (body[0], refusals, 2)
-        return None
+            return [(wire.DONE, (body[0], refusals, 2))]
+        return []
 
 
 @pytest.fixture

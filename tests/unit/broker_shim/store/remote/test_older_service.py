@@ -5,9 +5,7 @@ It is scripted: no release of that version is installed beside this one.
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -19,65 +17,36 @@ from broker_shim.store import protocol as wire
 from broker_shim.store.interface import MessageHeader, NewMessageRun
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.remote_store import RemoteMessageStore
+from tests.support.stores.scripted_service import ScriptedService
 from tests.support.stores.services import short_folder
 
 
-class OlderService(threading.Thread):
-    """Serves one connection after the other: each of the version that is next, and the last one.
+class OlderService(ScriptedService):
+    """Speaks with each connection the version that is next, and with the rest the last one.
 
     The first connection that asks for something is lost before its answer.
     """
 
     def __init__(self, path: Path, versions: list[int]) -> None:
-        super().__init__(daemon=True)
-        self._versions = versions
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
+        self._versions, self._is_first = versions, True
         self.asked: list[wire.Frame] = []
-        self._is_first = True
-        self.start()
+        super().__init__(path)
 
-    def run(self) -> None:
-        while True:
-            try:
-                peer, _address = self._listener.accept()
-            except OSError:
-                return
-            with peer:
-                self._serve(peer)
-
-    def end(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.join()
-
-    def _serve(self, peer: socket.socket) -> None:
-        decoder, pack = wire.Decoder(), wire.frame_packer()
-        while received := peer.recv(1 << 16):
-            for kind, body in decoder.feed(received):
-                answer = self._answer(kind, body)
-                if answer is None:
-                    return
-                peer.sendall(pack(*answer))
-                if answer[0] == wire.GOODBYE:
-                    return
-
-    def _answer(self, kind: int, body: Any) -> Any:
+    def answers(self, kind: int, body: Any) -> Iterable[tuple[int, Any] | None]:
         version = self._versions[0]
         if kind == wire.HELLO and body[0] > version:
             refusal = f"the client speaks version {body[0]} of the store protocol, this service"
-            return wire.GOODBYE, ("InvalidRequest", f"{refusal} version {version}: install")
+            return (wire.GOODBYE, ("InvalidRequest", f"{refusal} version {version}: install")), None
         if kind == wire.HELLO:
             limits = (wire.MAX_FRAME_BYTES, wire.MAX_WAITING_REQUESTS)
-            return wire.WELCOME, (version, 0, "run", "root", (), *limits, 1, 1)
+            return [(wire.WELCOME, (version, 0, "run", "root", (), *limits, 1, 1))]
         if kind == wire.IDS:
-            return wire.ANSWER, (body[0], True, 1)
+            return [(wire.ANSWER, (body[0], True, 1))]
         self.asked.append((kind, body))
         if self._is_first:
             self._is_first, self._versions = False, self._versions[1:]
-            return None
-        return wire.DONE, (body[0] + wire.request_count((kind, body)) - 1, (), 2)
+            return [None]
+        return [(wire.DONE, (body[0] + wire.request_count((kind, body)) - 1, (), 2))]
 
 
 @pytest.fixture
