@@ -51,13 +51,13 @@ class Cell:
         """Another one, of a broker with other settings."""
         return Cell(self._home, self._driver, settings)
 
-    def client(self) -> Driver:
+    def client(self, *, has_small_frames: bool = False) -> Driver:
         """A client of the protocol."""
-        return self._driver(self.place)
+        return self._driver(self.place, has_small_frames=has_small_frames)
 
-    def with_queue(self, **arguments: object) -> Driver:
+    def with_queue(self, *, has_small_frames: bool = False, **arguments: object) -> Driver:
         """A client, the queue as made with arguments, and one for its dead letters."""
-        client = self.client()
+        client = self.client(has_small_frames=has_small_frames)
         self.place.create(self.dead)
         client.declare(self.queue, **arguments)
         return client
@@ -414,6 +414,48 @@ def test_messages_of_many_frames_in_a_run_stay_in_its_order(cell: Cell, length: 
     assert client.bodies() == sent
     client.accept(*came)
     cell.place.await_depth(cell.queue, 0)
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_messages_of_several_small_frames_in_a_run_stay_in_its_order(
+    cell: Cell, length: int
+) -> None:
+    """Of each three neighbours one fits the smallest frame, one is some more, one is many more."""
+    sent = [body + "x" * (0, 700, 9_000)[at % 3] for at, body in enumerate(run_of(length))]
+    client = cell.with_queue(has_small_frames=True)
+    assert all(client.send(cell.queue, *sent))
+    client.consume(cell.queue, credit=length)
+    came = client.receive(length)
+    assert client.bodies() == sent
+    begin, end = length // 3, length - length // 3
+    client.accept(*came[begin:end])
+    cell.place.await_depth(cell.queue, length - (end - begin))
+    client.accept(*came)
+    cell.place.await_depth(cell.queue, 0)
+
+
+@pytest.mark.parametrize("length", CUT)
+def test_who_comes_back_goes_on_with_each_of_a_run_as_it_stood(cell: Cell, length: int) -> None:
+    """By turns a client has no trace of a piece, accepted it unheard, has it, and settled it."""
+    client, sent, size = cell.with_queue(), run_of(length), max(1, length // 8)
+    client.send(cell.queue, *sent)
+    client.consume(cell.queue, credit=length, kept=True)
+    came = client.receive(length)
+    _no_trace, accepted, undecided, settled = (
+        [delivery for at, delivery in enumerate(came) if at // size % 4 == kind]
+        for kind in range(4)
+    )
+    client.accept(*settled)
+    cell.place.await_depth(cell.queue, length - len(settled))
+    client.come_back(undecided=undecided, accepted=accepted)
+    left = [body for at, body in enumerate(sent) if at // size % 4 in {0, 2}]
+    again = client.receive(len(left))
+    cell.place.await_depth(cell.queue, len(left))
+    assert None not in cell.place.held(cell.queue)
+    client.accept(*again)
+    cell.place.await_depth(cell.queue, 0)
+    client.drain_what_is_there()
+    assert sorted(client.bodies()) == left
 
 
 # -- what a queue asks of its messages ----------------------------------------------------------
@@ -1173,20 +1215,26 @@ def test_what_a_consumer_had_when_it_was_lost_comes_to_another_as_a_failed_deliv
     assert (again.body, again.is_redelivered) == ("1", True)
 
 
-def test_what_was_held_when_the_broker_was_killed_comes_again_as_a_failed_delivery(
-    cell: Cell,
+@pytest.mark.parametrize("length", CUT)
+def test_what_was_held_of_a_run_when_the_broker_was_killed_comes_again_as_a_failed_delivery(
+    cell: Cell, length: int
 ) -> None:
-    client = cell.with_queue()
-    client.send(cell.queue, "1", "2")
-    client.consume(cell.queue, 1)
-    client.receive(1)
+    """The middle third is held, the others are accepted, and as many more wait."""
+    client, sent = cell.with_queue(), [*run_of(length), *run_of(length, "new")]
+    client.send(cell.queue, *sent)
+    client.consume(cell.queue, credit=length)
+    begin, end = length // 3, length - length // 3
+    came = client.receive(length)
+    client.accept(*came[:begin], *came[end:])
+    cell.place.await_depth(cell.queue, length + end - begin)
     cell.place.crash()
     second = cell.client()
-    second.consume(cell.queue)
-    again, new = second.receive(2)
-    assert [(again.body, again.is_redelivered), (new.body, new.is_redelivered)] == [
-        ("1", True),
-        ("2", False),
+    second.consume(cell.queue, credit=2 * length)
+    again = second.receive(length + end - begin)
+    assert [delivery.body for delivery in again] == [*sent[begin:end], *sent[length:]]
+    assert [delivery.is_redelivered for delivery in again] == [
+        *[True] * (end - begin),
+        *[False] * length,
     ]
 
 

@@ -203,11 +203,13 @@ class Client010:
         self._bench.run()
         return number
 
-    def open(self, mechanism: str = "ANONYMOUS", response: bytes = b"") -> None:
-        """Open the connection."""
+    def open(
+        self, mechanism: str = "ANONYMOUS", response: bytes = b"", frame_bytes: int = 65_535
+    ) -> None:
+        """Open the connection, for frames of so many bytes at most."""
         self.write(PROTOCOL_HEADER)
         self.say(ConnectionStartOk({}, mechanism, response, "en_US"), 0)
-        self.say(ConnectionTuneOk(200, 65_535, 0), 0)
+        self.say(ConnectionTuneOk(200, frame_bytes, 0), 0)
         self.say(ConnectionOpen(""), 0)
         self._bench.run()
 

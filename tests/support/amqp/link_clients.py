@@ -48,8 +48,12 @@ from broker_shim.store.memory import MemoryMessageStore
 from tests.support.amqp.memory_broker import MemoryBroker
 from tests.support.stores.stores import RecordedMessageStore
 
-_PIECE_BYTES = 30_000
-"""Of a message in one frame: what the broker takes, with room for the rest of it."""
+_FRAME_BYTES = 30_112
+"""Of a frame that the client sends, unless it takes smaller ones itself: the broker takes it."""
+_AROUND_BYTES = 112
+"""Of such a frame, what is no content."""
+WINDOW = 1 << 16
+"""Frames that the client takes before it says that it takes more, which it never does."""
 
 
 class Place:
@@ -142,11 +146,13 @@ class Client:
         self._decoder = FrameDecoder(fields.get("max_frame_size", 1 << 20))
         self._has_header = False
         self._together: bytes | None = None
+        frame_bytes = min(_FRAME_BYTES, fields.get("max_frame_size", _FRAME_BYTES))
+        self._piece_bytes = frame_bytes - _AROUND_BYTES
         self._tags = 0
         self._delivery_id = self._frames_out = 0
         self.write(AMQP_HEADER.encoded())
         self.send(Open(container, **fields))
-        self.send(Begin(next_outgoing_id=0, incoming_window=2048, outgoing_window=2048))
+        self.send(Begin(next_outgoing_id=0, incoming_window=WINDOW, outgoing_window=WINDOW))
         self.take(Open)
         self.take(Begin)
 
@@ -216,9 +222,9 @@ class Client:
         self.send(
             Flow(
                 next_incoming_id=0,
-                incoming_window=2048,
+                incoming_window=WINDOW,
                 next_outgoing_id=self._frames_out,
-                outgoing_window=2048,
+                outgoing_window=WINDOW,
                 handle=handle,
                 delivery_count=delivery_count,
                 link_credit=count,
@@ -240,8 +246,9 @@ class Client:
         """The same, of a message as it is."""
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, **fields)
         self._delivery_id += 1
-        cuts = range(0, max(1, len(payload)), _PIECE_BYTES)
-        for piece in (payload[at : at + _PIECE_BYTES] for at in cuts[:-1]):
+        size = self._piece_bytes
+        cuts = range(0, max(1, len(payload)), size)
+        for piece in (payload[at : at + size] for at in cuts[:-1]):
             self._transfer(replace(transfer, more=True), piece)
         last = payload[cuts[-1] :]
         self._transfer(transfer, last)

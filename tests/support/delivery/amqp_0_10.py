@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from broker_shim.amqp_0_10 import commands as c
-from broker_shim.amqp_0_10.controls import SessionDetached
+from broker_shim.amqp_0_10.controls import (
+    SessionCommandPoint,
+    SessionCompleted,
+    SessionDetached,
+    SessionExpected,
+    SessionRequestTimeout,
+)
 from broker_shim.amqp_0_10.definitions import MessageFlowMode
 from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.framing.sequences import Ranges, contains, ranges_of
@@ -18,6 +24,7 @@ from tests.support.delivery.places import DeliveryPlace
 
 _DESTINATION = "consumer"
 _MESSAGES, _BYTES = 0, 1
+_SMALL_FRAME, _FRAME = 4_096, 65_535
 
 
 class Driver010(Driver):
@@ -25,15 +32,22 @@ class Driver010(Driver):
 
     name = "AMQP 0-10"
 
-    def __init__(self, place: DeliveryPlace) -> None:
-        super().__init__(place)
-        side: Any = place.amqp_0_10
-        self._client = Client010(side, Access())
-        place.exchangers.append(self._exchange)
-        self._client.open()
-        self._client.attach(b"session %d" % len(place.drivers))
+    def __init__(self, place: DeliveryPlace, *, has_small_frames: bool = False) -> None:
+        super().__init__(place, has_small_frames=has_small_frames)
+        self._session = b"session %d" % len(place.drivers)
         place.drivers.append(self)
         self._is_transacted = False
+        self._kept: list[Got] = []
+        self._accepted: list[Got] = []
+        self._client = self._connected()
+        place.exchangers.append(self._exchange)
+
+    def _connected(self) -> Client010:
+        side: Any = self.place.amqp_0_10
+        self._client = Client010(side, Access())
+        self._client.open(frame_bytes=_SMALL_FRAME if self.has_small_frames else _FRAME)
+        self._client.attach(self._session)
+        return self._client
 
     def _exchange(self) -> bool:
         self._client.exchange()
@@ -85,8 +99,11 @@ class Driver010(Driver):
         selector: str | None = None,
         settled: bool = False,
         browse: bool = False,
+        kept: bool = False,
     ) -> None:
         """See `Driver.consume`."""
+        if kept:
+            self._client.do(SessionRequestTimeout(60))
         arguments = None if selector is None else {"x-filter-jms-selector": selector}
         modes = int(settled or browse), int(browse)
         self._say(c.MessageSubscribe(queue, _DESTINATION, *modes, arguments=arguments))
@@ -101,10 +118,11 @@ class Driver010(Driver):
 
     def got(self) -> list[Got]:
         """See `Driver.got`."""
-        return [
+        came = [
             Got(body.decode(), number, header.delivery.redelivered)
             for _transfer, number, header, body in self._client.received
         ]
+        return [*self._kept, *came]
 
     def drain(self) -> None:
         """See `Driver.drain`."""
@@ -113,6 +131,7 @@ class Driver010(Driver):
     def accept(self, *deliveries: Got) -> None:
         """See `Driver.accept`."""
         assert self._do(c.MessageAccept(_ranges(deliveries)))
+        self._accepted += deliveries
 
     def release(self, *deliveries: Got, failed: bool = False) -> None:
         """See `Driver.release`."""
@@ -165,6 +184,20 @@ class Driver010(Driver):
     def lose(self) -> None:
         """See `Driver.lose`."""
         self._client.lose()
+
+    def come_back(self, *, undecided: Sequence[Got], accepted: Sequence[Got]) -> None:
+        """See `Driver.come_back`: the client says what it has taken in, and what it expects."""
+        before, has = self._client, _ranges([*self._accepted, *undecided, *accepted])
+        expected = [each.number for each in self.got() if not contains(has, each.number)]
+        before.do(SessionCompleted(has))
+        self.lose()
+        self._kept, client = [*undecided], self._connected()
+        first = min(expected, default=before.numbers[-1] + 1)
+        client.do(SessionExpected(((first, first),)))
+        client.next_id = before.next_id
+        client.do(SessionCommandPoint(client.next_id, 0))
+        if accepted:
+            self.accept(*accepted)
 
     def _say(self, method: Any, **parts: Any) -> int:
         return self._client.say(method, sync=True, **parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import proton
@@ -25,19 +25,20 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
 )
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
-from broker_shim.amqp_1_0.definitions import SenderSettleMode, StdDistMode
+from broker_shim.amqp_1_0.definitions import ReceiverSettleMode, SenderSettleMode, StdDistMode
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.protocol_1_0.codec.composites import encoded_composite
 from broker_shim.protocol_1_0.codec.encoder import described
 from broker_shim.protocol_1_0.codec.values import Described
-from tests.support.amqp.link_clients import Client
+from tests.support.amqp.link_clients import WINDOW, Client
 from tests.support.delivery.driver import Driver, Got
 from tests.support.delivery.places import DeliveryPlace
 
 _SELECTOR = "apache.org:selector-filter:string"
 _CONSUMER, _COORDINATOR, _FIRST_SENDER = 0, 1, 2
-_AT_ONCE = 200
+_AT_ONCE, _AT_ONCE_IN_SMALL_FRAMES = 200, 20
 """Messages of one read: a session's window has room for them."""
+_SMALL_FRAME = 512
 
 
 def ranges_of(numbers: list[int]) -> list[tuple[int, int]]:
@@ -52,15 +53,22 @@ class Driver10(Driver):
 
     name = "AMQP 1.0"
 
-    def __init__(self, place: DeliveryPlace) -> None:
-        super().__init__(place)
-        side: Any = place.amqp_1_0
-        self._client = Client(side, f"client {len(place.drivers)}")
+    def __init__(self, place: DeliveryPlace, *, has_small_frames: bool = False) -> None:
+        super().__init__(place, has_small_frames=has_small_frames)
+        self._container = f"client {len(place.drivers)}"
         place.drivers.append(self)
+        self._credit = self._tags = 0
+        self._kept_source: Source | None = None
+        self._connect()
+
+    def _connect(self) -> None:
+        fields = {"max_frame_size": _SMALL_FRAME} if self.has_small_frames else {}
+        side: Any = self.place.amqp_1_0
+        self._client = Client(side, self._container, **fields)
         self._senders: dict[str, int] = {}
         self._got: list[Got] = []
+        self._names: dict[int, bytes] = {}
         self._pieces, self._number = b"", -1
-        self._credit = self._tags = 0
         self._txn_id: bytes | None = None
         self._has_coordinator = False
         self._told: dict[int, Any] = {}
@@ -71,9 +79,10 @@ class Driver10(Driver):
         """See `Driver.send`."""
         handle = self._sender(queue)
         numbers: list[int] = []
-        for begin in range(0, len(bodies), _AT_ONCE):
+        at_once = _AT_ONCE_IN_SMALL_FRAMES if self.has_small_frames else _AT_ONCE
+        for begin in range(0, len(bodies), at_once):
             with self._client.together():
-                some = bodies[begin : begin + _AT_ONCE]
+                some = bodies[begin : begin + at_once]
                 numbers += [self._send(handle, body, said) for body in some]
         outcomes = [self._outcome(number) for number in numbers]
         return [isinstance(each, Accepted) for each in outcomes]
@@ -105,19 +114,27 @@ class Driver10(Driver):
         selector: str | None = None,
         settled: bool = False,
         browse: bool = False,
+        kept: bool = False,
     ) -> None:
-        """See `Driver.consume`."""
+        """See `Driver.consume`: a link that is kept settles second, so the broker does first."""
         name = Symbol(_SELECTOR)
         source = Source(
             queue,
+            expiry_policy="never" if kept else "session-end",
             distribution_mode=StdDistMode.COPY if browse else None,
             filter=None if selector is None else {name: Described(name, selector)},
         )
         mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.MIXED
-        answer = self._client.attach("consumer", _CONSUMER, source=source, snd_settle_mode=mode)
+        self._kept_source, self._credit = source if kept else None, credit
+        self._attach(source, snd_settle_mode=mode)
+
+    def _attach(self, source: Source, **fields: Any) -> Any:
+        second = ReceiverSettleMode.SECOND if self._kept_source else ReceiverSettleMode.FIRST
+        said: dict[str, Any] = {"source": source, "rcv_settle_mode": second, **fields}
+        answer = self._client.attach("consumer", _CONSUMER, **said)
         self._their_handle = answer.handle
-        self._credit = credit
-        self._client.credit(credit, _CONSUMER)
+        self._client.credit(self._credit, _CONSUMER)
+        return answer
 
     @property
     def is_turned_away(self) -> bool:
@@ -130,8 +147,9 @@ class Driver10(Driver):
             self._pieces += payload
             if told.delivery_id is not None:  # the first frame of a delivery says it
                 self._number = told.delivery_id
-            if told.more:
-                continue
+                self._names[told.delivery_id] = told.delivery_tag
+            if told.more or (told.resume and told.state is not None):
+                continue  # it goes on; or it tells an outcome, and carries no message
             message = proton.Message()
             message.decode(self._pieces)
             self._pieces = b""
@@ -147,9 +165,9 @@ class Driver10(Driver):
         self._client.send(
             Flow(
                 next_incoming_id=0,
-                incoming_window=2048,
+                incoming_window=WINDOW,
                 next_outgoing_id=self._client._frames_out,
-                outgoing_window=2048,
+                outgoing_window=WINDOW,
                 handle=_CONSUMER,
                 delivery_count=0,
                 link_credit=self._credit,
@@ -186,7 +204,7 @@ class Driver10(Driver):
             outcome = TransactionalState(self._txn_id, outcome)
         numbers = [delivery.number for delivery in deliveries]
         for first, last in ranges_of(numbers):
-            self._client.dispose(first, outcome, last=last)
+            self._client.dispose(first, outcome, last=last, settled=self._kept_source is None)
 
     def begin(self) -> None:
         """See `Driver.begin`."""
@@ -223,6 +241,16 @@ class Driver10(Driver):
         """See `Driver.lose`."""
         self._ended = True
         self._client.vanish()
+
+    def come_back(self, *, undecided: Sequence[Got], accepted: Sequence[Got]) -> None:
+        """See `Driver.come_back`: the client's map names what it has, and how that stands."""
+        assert self._kept_source is not None
+        states: list[tuple[Sequence[Got], Any]] = [(undecided, None), (accepted, Accepted())]
+        unsettled = {self._names[it.number]: state for some, state in states for it in some}
+        self._client.vanish()
+        self._connect()
+        answer = self._attach(self._kept_source, unsettled=unsettled)
+        assert {*(answer.unsettled or {})} == {*unsettled}
 
     def _outcome(self, number: int) -> Any:
         self.place.until(lambda: self._is_told(number), f"what became of delivery {number}")

@@ -30,6 +30,8 @@ class Got(NamedTuple):
 class Driver(ABC):
     """One client: a connection with one consumer at most.
 
+    It takes and sends frames as small as its protocol allows if it `has_small_frames`.
+
     Attributes:
         name: Of the protocol.
         place: Where the client is.
@@ -37,8 +39,8 @@ class Driver(ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, place: DeliveryPlace) -> None:
-        self.place = place
+    def __init__(self, place: DeliveryPlace, *, has_small_frames: bool = False) -> None:
+        self.place, self.has_small_frames = place, has_small_frames
 
     @abstractmethod
     def send(self, queue: str, *bodies: str, **said: Any) -> list[bool]:
@@ -62,8 +64,9 @@ class Driver(ABC):
         selector: str | None = None,
         settled: bool = False,
         browse: bool = False,
+        kept: bool = False,
     ) -> None:
-        """Begin to consume; the answer is awaited."""
+        """Begin to consume; the answer is awaited. One that is `kept` may `come_back`."""
 
     @property
     @abstractmethod
@@ -117,6 +120,18 @@ class Driver(ABC):
     @abstractmethod
     def lose(self) -> None:
         """Lose the connection."""
+
+    @abstractmethod
+    def come_back(self, *, undecided: Sequence[Got], accepted: Sequence[Got]) -> None:
+        """Lose the connection, and go on with the consumer on another one.
+
+        Args:
+            undecided: What the client has, and has not decided about.
+            accepted: What it has accepted, of which the broker has not heard.
+
+        It has no trace of all else. From then on `got` has what it is to decide about: what is
+        undecided, and what comes.
+        """
 
     def bodies(self) -> list[str]:
         """The bodies of what came."""
