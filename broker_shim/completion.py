@@ -84,6 +84,10 @@ class Completion:
                 _log.exception("a completion callback failed")
 
 
+def nobody(_error: StoreError | None) -> None:
+    """Tell nobody what came of a call: who made it does not wait for it."""
+
+
 def all_of(parts: Sequence[Completion]) -> Completion:
     """Done after the last of `parts`, with the first error that was reported; [] is done."""
     whole = Completion()

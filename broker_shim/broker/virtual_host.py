@@ -7,7 +7,7 @@ binding is used when its creation has. So nothing that a client was shown is und
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
@@ -42,7 +42,7 @@ from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.loop import Later, wall_us
 from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.storage.store_puts import Operation, Staged
+from broker_shim.broker.storage.store_puts import Along, Staged
 from broker_shim.broker.transactions.unit_of_work import UnitOfWork
 from broker_shim.broker.wiring.address import ExchangeNode
 from broker_shim.completion import OnComplete
@@ -52,6 +52,7 @@ from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import Annotations, ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.call_values import BindCall, CreateCall
 from sparkstore.core.state_machine.definitions import detail_of
 
 _log = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ class Broker(ServedQueues):
         content: bytes | Staged,
         queues: Iterable[str],
         on_done: OnComplete,
-        along: Sequence[Operation] = (),
+        along: Along | None = None,
     ) -> None:
         """Put a message on queues, all or none; `on_done` when that has completed.
 
@@ -184,7 +185,7 @@ class Broker(ServedQueues):
         names: tuple[str, ...],
         values: list[Value],
         on_done: OnComplete,
-        along: Sequence[Operation],
+        along: Along | None,
         annotations: Annotations | None,
         replaced: Replaced,
     ) -> None:
@@ -257,7 +258,7 @@ class Broker(ServedQueues):
                 _log.info("queue %r created", queue.name)
             on_done(error)
 
-        self.deletions.when_gone(queue.name, partial(self.calls.create, queue, created))
+        self.deletions.when_gone(queue.name, partial(self.calls.make, CreateCall(queue), created))
 
     def serve(self, queue: Queue) -> QueueDispatch:
         """Use a queue that the store has."""
@@ -290,7 +291,7 @@ class Broker(ServedQueues):
 
         def created(error: StoreError | None) -> None:
             if error is None:
-                self.calls.bind(key, bound)
+                self.calls.make(BindCall(key, {}), bound)
             else:
                 on_done(error)
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import Later
-from broker_shim.broker.storage.store_puts import Operation, as_operation
-from broker_shim.broker.transactions.unit_of_work import Promise, UnitOfWork, nobody
+from broker_shim.broker.transactions.unit_of_work import Promise, UnitOfWork
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.store.interface import MessageHeader
-from sparkstore.core.state_machine.call_values import DequeueCall
+from sparkstore.core.state_machine.call_values import DequeueCall, StoreCall
 
 _LEAST_S = 1.0
 """Between two looks."""
@@ -100,9 +99,9 @@ class AcceptedDelivery:
         """The queue and the id of the accepted message. See `SettledWork`."""
         return [(self.queue, self.message_id)]
 
-    def operations(self, served: ServedQueues) -> list[Operation]:  # noqa: ARG002
+    def operations(self, served: ServedQueues) -> list[StoreCall]:  # noqa: ARG002
         """Make the dequeue of the accepted message. See `SettledWork`."""
-        return [as_operation(DequeueCall(self.message_id, self.queue, self.holder))]
+        return [DequeueCall(self.message_id, self.queue, self.holder)]
 
     def committed(self, served: ServedQueues) -> None:
         """Take the message, which is dequeued durably, off its queue. See `SettledWork`."""

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from functools import partial
 
 from broker_shim.broker.flow.served_queues import ServedQueues
-from broker_shim.completion import OnComplete, after
+from broker_shim.completion import after
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import Exchange, Queue
 from sparkstore.core.link_records import ENDS_WITH_LINK
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.call_values import BindCall, CreateCall, StoreCall
 
 _log = logging.getLogger(__name__)
 
@@ -36,14 +37,15 @@ def make_again(broker: ServedQueues, then: Callable[[], None]) -> None:
     exchanges = {name for name, exchange in router.definitions.items() if _is_lost(exchange)}
     lost = {name for name, queue in definitions.items() if _is_lost(queue)}
     queues = {name for name in lost if _is_ours(broker, definitions[name])}
-    calls: list[tuple[str, Callable[[OnComplete], None]]] = [
-        *((name, partial(broker.calls.create, router.definitions[name])) for name in exchanges),
-        *((name, partial(broker.calls.create, definitions[name])) for name in queues),
+    calls: list[tuple[str, StoreCall]] = [
+        *((name, CreateCall(router.definitions[name])) for name in exchanges),
+        *((name, CreateCall(definitions[name])) for name in queues),
     ]
-    for key in router.bindings():
-        if key.queue in queues or (key.exchange in exchanges and key.queue not in lost):
-            bind = partial(broker.calls.bind, key, arguments=router.arguments_of(key))
-            calls.append((key.queue, bind))
+    calls += [
+        (key.queue, BindCall(key, router.arguments_of(key)))
+        for key in router.bindings()
+        if key.queue in queues or (key.exchange in exchanges and key.queue not in lost)
+    ]
     if not calls:
         then()
         return
@@ -55,7 +57,7 @@ def make_again(broker: ServedQueues, then: Callable[[], None]) -> None:
         done(None)
 
     for name, call in calls:
-        call(partial(made, name))
+        broker.calls.make(call, partial(made, name))
     text = "the service has restarted: %d exchanges and %d queues of no durability are made again"
     _log.info(text, len(exchanges), len(queues))
 

@@ -14,22 +14,21 @@ from broker_shim.amqp_0_10.controls import SessionCommandPoint, SessionCompleted
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Unavailable
 from broker_shim.framing.assembly import Assembly, frames_of
-from broker_shim.store.interface import Queue, StoredMessage
+from broker_shim.store.interface import Queue
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.unbatched_calls import UnbatchedCalls
+from sparkstore.core.state_machine.call_values import EnqueueCall, StoreCall
 from tests.support.amqp.amqp_0_10 import INFINITE, Bench010, Client010, content
 
 
 class _Refusing(UnbatchedCalls, MemoryMessageStore):
     """Has no room for some messages, which is told in the order of calls."""
 
-    def enqueue(
-        self, message: StoredMessage, queue: str, on_complete: OnComplete, *more: Any
-    ) -> None:
-        if message.body == b"refused":
+    def call(self, call: StoreCall, on_complete: OnComplete, *more: Any) -> None:
+        if isinstance(call, EnqueueCall) and call.message.body == b"refused":
             self._sink.finish(on_complete, Unavailable("full"))
         else:
-            super().enqueue(message, queue, on_complete, *more)
+            super().call(call, on_complete, *more)
 
 
 _BODIES = st.sampled_from([b"", b"a", b"bc", b"d" * 70_000, b"refused"])

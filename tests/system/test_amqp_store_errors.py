@@ -28,9 +28,9 @@ from broker_shim.serve.metric_families import log_families
 from broker_shim.serve.reporting import Reporter
 from broker_shim.serve.stores import stores_of
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.unbatched_calls import UnbatchedCalls
+from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall, StoreCall
 from tests.support.system.clients import TIMEOUT_S, Pipelined, connected, take
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -46,21 +46,13 @@ class FailingStore(UnbatchedCalls, MemoryMessageStore):
         self.enqueue_errors = enqueue
         self.dequeue_errors = dequeue or []
 
-    def enqueue(
-        self, message: StoredMessage, queue: str, on_complete: OnComplete, *more: Any
-    ) -> None:
-        if self.enqueue_errors:
+    def call(self, call: StoreCall, on_complete: OnComplete, *more: Any) -> None:
+        if isinstance(call, EnqueueCall) and self.enqueue_errors:
             on_complete(self.enqueue_errors.pop(0))
-        else:
-            super().enqueue(message, queue, on_complete, *more)
-
-    def dequeue(  # the interface's
-        self, message_id: int, queue: str, holder: str | None, on_complete: OnComplete, **more: Any
-    ) -> None:
-        if self.dequeue_errors:
+        elif isinstance(call, DequeueCall) and self.dequeue_errors:
             on_complete(self.dequeue_errors.pop(0))
         else:
-            super().dequeue(message_id, queue, holder, on_complete, **more)
+            super().call(call, on_complete, *more)
 
 
 @pytest.fixture

@@ -29,6 +29,14 @@ from sparkstore.core.entries import Entries
 from sparkstore.core.policies import CATEGORY, Policy, policy_of
 from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.call_values import (
+    AlterCall,
+    BindCall,
+    ConfigureCall,
+    CreateCall,
+    DestroyCall,
+    UnbindCall,
+)
 from sparkstore.operations.administration import (
     AdminAction,
     Order,
@@ -298,7 +306,7 @@ class Administration:
             on_done(error)
 
         served.redefine(queue)
-        served.calls.alter(queue, altered)
+        served.calls.make(AlterCall(queue), altered)
 
     def _delete_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         """Delete a queue after its consumers, so that what they held is on it when it goes."""
@@ -320,7 +328,7 @@ class Administration:
                 self._served.router.add_exchange(exchange)
             on_done(error)
 
-        self._served.calls.create(exchange, created)
+        self._served.calls.make(CreateCall(exchange), created)
 
     def _delete_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
         exchange = decided.order.exchange
@@ -332,7 +340,7 @@ class Administration:
                     self._served.router.remove_exchange(exchange)
             on_done(error)
 
-        self._served.calls.destroy(Exchange(exchange, ""), destroyed)
+        self._served.calls.make(DestroyCall(Exchange(exchange, "")), destroyed)
 
     def _add_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key, arguments = decided.order.binding_key, arguments_of(decided.detail)
@@ -343,7 +351,7 @@ class Administration:
                 router.bind(key.exchange, key.binding_key, key.queue, arguments)
             on_done(error)
 
-        self._served.calls.bind(key, bound, arguments)
+        self._served.calls.make(BindCall(key, arguments), bound)
 
     def _remove_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key = decided.order.binding_key
@@ -355,7 +363,7 @@ class Administration:
                     self._served.router.unbind(key.exchange, key.binding_key, key.queue)
             on_done(error)
 
-        self._served.calls.unbind(key, unbound)
+        self._served.calls.make(UnbindCall(key), unbound)
 
     def _decided(self, order: Order) -> OrderDecision:
         decided = decide(order, self.facts)
@@ -379,7 +387,7 @@ class Administration:
                 self._changes.look_over(queue)
             on_done(error)
 
-        served.calls.configure(CATEGORY, name, detail, configured)
+        served.calls.make(ConfigureCall(CATEGORY, name, detail), configured)
 
     def _is_in_settings(self, order: Order) -> bool:
         """True if the next start undoes an order that takes away or alters."""

@@ -30,6 +30,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.wiring.routing import Router
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
+from sparkstore.core.state_machine.call_values import ConfigureCall
 from sparkstore.operations.administration import AdminAction, Order
 
 
@@ -130,7 +131,7 @@ class AutoDeletion:
         """Note that a queue has a consumer, or a claimant."""
         if queue.arguments.auto_delete and queue.name not in self._used:
             self._used.add(queue.name)
-            self._served.calls.configure(CATEGORY, queue.name, {"used": True}, _note)
+            self._served.calls.make(ConfigureCall(CATEGORY, queue.name, {"used": True}), _note)
 
     def unused(self, queue: QueueDispatch) -> None:
         """Look whether a queue has lost its last user."""
@@ -176,7 +177,7 @@ class AutoDeletion:
 
     def _forget(self, name: str) -> None:
         self._used.discard(name)
-        self._served.calls.configure(CATEGORY, name, None, _note)
+        self._served.calls.make(ConfigureCall(CATEGORY, name, None), _note)
 
 
 def _note(error: StoreError | None) -> None:

@@ -9,14 +9,14 @@ place. If the broker is killed, the transaction is in the log whole or not at al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from broker_shim.broker.flow.served_queues import ServedQueues
-from broker_shim.broker.storage.store_puts import STAGED_BYTES, Operation, as_operation
+from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import StoredMessage
 from sparkstore.core.queue_arguments import QueueTerms
-from sparkstore.core.state_machine.call_values import EnqueueCall
+from sparkstore.core.state_machine.call_values import EnqueueCall, StoreCall
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.placement import (
     Placement,
@@ -76,21 +76,19 @@ class Placements:
         self, request: PlacementRequest, made: list[StoredMessage | None], on_answer: OnAnswer
     ) -> None:
         answer, held = self._take(request)
-        chosen: list[tuple[Placement, StoredMessage | None]] = []
-        operations: list[Operation] = []
-        for placement, message in zip(request.placements, made, strict=True):
-            key = placement.source or "", placement.message_id
-            if placement.source is not None and key not in held:
-                continue
-            chosen.append((placement, message))
-            operations += self._operations(request, placement, message)
+        chosen = [
+            (placement, message)
+            for placement, message in zip(request.placements, made, strict=True)
+            if placement.source is None or (placement.source, placement.message_id) in held
+        ]
+        calls = (call for placing in chosen for call in self._calls(request, *placing))
 
         def done(error: StoreError | None) -> None:
             self._ended(chosen, error)
             on_answer(error, Answer() if error else answer.plus(Answer(done=len(chosen))))
 
-        if operations:
-            self._served.calls.transact(operations, done)
+        if chosen:
+            self._served.calls.transact(calls, done)
         else:
             on_answer(None, answer)
 
@@ -102,25 +100,29 @@ class Placements:
             withdrawn = queue.withdraw(dict.fromkeys(message_ids))
             answer = answer.plus(Answer(left=withdrawn.left, gone=withdrawn.gone))
             for message_id in withdrawn.held:
-                if calls.entry(name, message_id) is None:
+                entry = calls.entry(name, message_id)
+                if entry is None:
                     queue.removed((message_id,))
                     answer = answer.plus(Answer(gone=1))
+                elif entry.acquired_by is not None:  # by a member, who has yet to say so
+                    queue.released(message_id, delivery_failed=False)
+                    answer = answer.plus(Answer(left=1))
                 else:
                     held.add((name, message_id))
         return answer, held
 
-    def _operations(
+    def _calls(
         self, request: PlacementRequest, placement: Placement, message: StoredMessage | None
-    ) -> list[Operation]:
-        calls, operations = self._served.calls, list[Operation]()
-        new_id = 0 if message is None else message.message_id
+    ) -> Iterator[StoreCall]:
+        calls, new_id = self._served.calls, 0 if message is None else message.message_id
         if placement.source is not None:
             entry = calls.entry(placement.source, placement.message_id)
-            steps = decide_placement(placement, request, entry, new_id)
-            operations += [calls.operation(placement.message_id, step) for step in steps]
+            for step in decide_placement(placement, request, entry, new_id):
+                yield calls.call_of(placement.message_id, step)
         if message is not None:
-            operations.append(_put(message, placement))
-        return operations
+            assert placement.target is not None
+            placed = placement.target, placement.annotations, placement.delivery_count
+            yield EnqueueCall(message, *placed)
 
     def _ended(
         self, chosen: list[tuple[Placement, StoredMessage | None]], error: StoreError | None
@@ -166,9 +168,3 @@ class Placements:
             is_durable, priority = durable[message_id]
         target.count_failures(message_id, placement.delivery_count)
         self._served.arrived(target.name, message_id, priority, durable=is_durable)
-
-
-def _put(message: StoredMessage, placement: Placement) -> Operation:
-    assert placement.target is not None
-    placed = placement.target, placement.annotations, placement.delivery_count
-    return as_operation(EnqueueCall(message, *placed))

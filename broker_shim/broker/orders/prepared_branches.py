@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.flow.settlement import Settlement
-from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.branch_store import (
@@ -26,6 +25,12 @@ from broker_shim.store.branch_store import (
     Xid,
 )
 from broker_shim.store.interface import TransactionContext
+from sparkstore.core.state_machine.call_values import (
+    CommitPreparedCall,
+    ForgetBranchCall,
+    RollbackPreparedCall,
+    StoreCall,
+)
 
 _NOTHING_HERE = BranchEntries((), ())
 
@@ -48,11 +53,11 @@ class Branches:
     def prepare(
         self,
         xid: Xid,
-        operations: Iterable[Operation],
+        calls: Iterable[StoreCall],
         taken: Sequence[tuple[str, int]],
         on_done: OnComplete,
     ) -> None:
-        """Promise some operations; `on_done(None)` when that is durable. Else nothing is done.
+        """Promise some calls; `on_done(None)` when that is durable. Else nothing is done.
 
         What they dequeue, which `taken` names by queue and message id, is held on its queue by the
         caller's consumers, and by none of them from then on.
@@ -70,12 +75,11 @@ class Branches:
         def prepare(transaction: TransactionContext, done: OnComplete) -> None:
             store.prepare(transaction, xid, done)
 
-        self._calls.transact(operations, prepared, prepare)
+        self._calls.transact(calls, prepared, prepare)
 
     def commit(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch done; `on_done` as of `BranchCalls.commit_prepared`."""
-        store, served = self._store(), self._served
-        entries = self._entries(branch.xid, on_done)
+        served, entries = self._served, self._entries(branch.xid, on_done)
         if entries is None:
             return
 
@@ -90,12 +94,11 @@ class Branches:
                     served.arrived(queue, message_id, priority, durable=durable)
             on_done(error)
 
-        self._calls.call(committed, store.commit_prepared, branch.xid)
+        self._calls.make(CommitPreparedCall(branch.xid), committed)
 
     def roll_back(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch undone; `on_done` as of `BranchCalls.rollback_prepared`."""
-        store, served = self._store(), self._served
-        entries = self._entries(branch.xid, on_done)
+        served, entries = self._served, self._entries(branch.xid, on_done)
         if entries is None:
             return
 
@@ -106,11 +109,11 @@ class Branches:
                         self._settlement.released(message_id, served.queues[queue], failed=False)
             on_done(error)
 
-        self._calls.call(undone, store.rollback_prepared, branch.xid)
+        self._calls.make(RollbackPreparedCall(branch.xid), undone)
 
     def forget(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """The coordinator knows what an operator decided; as of `BranchCalls.forget_branch`."""
-        self._calls.call(on_done, self._store().forget_branch, branch.xid)
+        self._calls.make(ForgetBranchCall(branch.xid), on_done)
 
     def _entries(self, xid: Xid, on_done: OnComplete) -> BranchEntries | None:
         """Get the entries that a branch has on queues that are decided in this process.

@@ -20,6 +20,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import Queue
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.branches import PREPARED
+from sparkstore.core.state_machine.call_values import DestroyCall
 
 _log = logging.getLogger(__name__)
 
@@ -63,8 +64,8 @@ class QueueDeletions:
         """
 
         def destroy(done: OnComplete) -> None:
-            answered = partial(_answered, name, done)
-            self._calls.destroy(Queue(name, TerminusDurability.NONE), answered)
+            queue = Queue(name, TerminusDurability.NONE)
+            self._calls.make(DestroyCall(queue), partial(_answered, name, done))
 
         def gone(error: StoreError | None) -> None:
             waiting = self._waiting.pop(name)

@@ -10,8 +10,8 @@ from typing import Any
 from broker_shim.broker.storage.contents import StoreContents
 from broker_shim.broker.storage.header_reader import HeaderReader, OnRead, ReadHeaders
 from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.store_puts import Operation, Puts, as_operation
-from broker_shim.completion import OnComplete, OnEachComplete
+from broker_shim.broker.storage.store_puts import Puts
+from broker_shim.completion import OnComplete, OnEachComplete, nobody
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.hold import Messages
 from broker_shim.store.branch_store import (
@@ -25,18 +25,20 @@ from broker_shim.store.interface import (
     Annotations,
     BrokerStore,
     Entry,
-    Exchange,
-    ExchangeBindingKey,
     MessageHeader,
-    MessageStore,
     NewMessageRun,
-    Queue,
     StoredMessage,
     TransactionContext,
 )
 from sparkstore.core.entries import Entries
 from sparkstore.core.records import Run
-from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall, RecordStep
+from sparkstore.core.state_machine.call_values import (
+    DequeueCall,
+    EnqueueCall,
+    ForgetBranchCall,
+    RecordStep,
+    StoreCall,
+)
 from sparkstore.core.state_machine.room import LastValue
 from sparkstore.operations.bulk import Dequeue, Enqueue
 
@@ -164,7 +166,7 @@ class StoreCalls:
 
     def together(self, steps: Iterable[tuple[int, Enqueue | Dequeue]], on_done: OnComplete) -> None:
         """Take and put messages that the store holds, all of it or nothing."""
-        self.transact((self.operation(*step) for step in steps), on_done)
+        self.transact((self.call_of(*step) for step in steps), on_done)
 
     @property
     def branches(self) -> BranchStore | None:
@@ -197,13 +199,16 @@ class StoreCalls:
 
     def transact(
         self,
-        operations: Iterable[Operation],
+        calls: Iterable[StoreCall],
         on_done: OnComplete,
         end: Callable[[TransactionContext, OnComplete], None] | None = None,
     ) -> None:
-        """Do all of some operations, or nothing; `on_done` gets the first refusal.
+        """Make all of some calls, or none; `on_done` gets the first refusal.
 
-        `end` ends the transaction in another way than by its commit.
+        Args:
+            calls: One that cannot be made now raises its StoreError: then nothing is done.
+            on_done: Called when all of it is durable.
+            end: Ends the transaction in another way than by its commit alone.
         """
         refusals: list[StoreError] = []
 
@@ -217,12 +222,12 @@ class StoreCalls:
         transaction = None
         try:
             transaction = self._store.begin()
-            for operation in operations:
-                operation(self._store, note, transaction)
+            for call in calls:
+                self._store.call(call, note, transaction)
         except StoreError as error:
             if transaction is not None:  # content could not be loaded: nobody else would end it
                 with suppress(StoreError):
-                    self._store.abort(transaction, _nothing)
+                    self._store.abort(transaction, nobody)
             self.answer((on_done, error))
             return
         if end is None:
@@ -230,18 +235,16 @@ class StoreCalls:
         else:
             self.call(done, lambda on_complete: end(transaction, on_complete))
 
-    def operation(self, message_id: int, step: Enqueue | Dequeue) -> Operation:
-        """The call of the store that takes or puts a message that it holds."""
+    def call_of(self, message_id: int, step: Enqueue | Dequeue) -> StoreCall:
+        """The call of the store that takes or puts a message that it holds.
+
+        Raises:
+            StoreError: Content that is in the store's memory alone cannot be read now.
+        """
         if isinstance(step, Dequeue):
-            taken = DequeueCall(message_id, step.queue, step.holder, step.outcome)
-            return as_operation(taken)
-
-        def put(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            message, annotations = self._held(message_id, step), step.annotations
-            placed = EnqueueCall(message, step.queue, annotations, step.delivery_count)
-            store.call(placed, note, transaction)
-
-        return put
+            return DequeueCall(message_id, step.queue, step.holder, step.outcome)
+        message = self._held(message_id, step)
+        return EnqueueCall(message, step.queue, step.annotations, step.delivery_count)
 
     def _held(self, message_id: int, put: Enqueue) -> StoredMessage:
         if put.is_logged:
@@ -311,40 +314,6 @@ class StoreCalls:
         """Reserve a message on a queue for a holder. See `MessageStore.acquire`."""
         self.call(on_done, self._store.acquire, message_id, queue, holder)
 
-    def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
-        """Create a queue or an exchange in the store. See `WiringCalls.create`."""
-        self.call(on_done, self._store.create, wiring)
-
-    def alter(self, queue: Queue, on_done: OnComplete) -> None:
-        """Give a queue of the store other arguments. See `WiringCalls.alter`."""
-        self.call(on_done, self._store.alter, queue)
-
-    def destroy(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
-        """Destroy a queue or an exchange of the store. See `WiringCalls.destroy`."""
-        self.call(on_done, self._store.destroy, wiring)
-
-    def bind(
-        self,
-        key: ExchangeBindingKey,
-        on_done: OnComplete,
-        arguments: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Bind a queue to an exchange in the store. See `WiringCalls.bind`."""
-        self.call(on_done, self._store.bind, key, arguments or {})
-
-    def unbind(self, key: ExchangeBindingKey, on_done: OnComplete) -> None:
-        """Remove a binding from the store. See `WiringCalls.unbind`."""
-        self.call(on_done, self._store.unbind, key)
-
-    def configure(
-        self, category: str, key: str, detail: Mapping[str, Any] | None, on_done: OnComplete
-    ) -> None:
-        """Keep an object of the broker's configuration in the store.
-
-        See `WiringCalls.configure`.
-        """
-        self.call(on_done, self._store.configure, category, key, detail)
-
     def decide_branch(
         self,
         xid: Xid,
@@ -370,8 +339,8 @@ class StoreCalls:
 
     def forget_branch(self, xid: Xid, on_done: OnComplete) -> None:
         """Forget a branch whose decision its coordinator knows. See `BranchCalls.forget_branch`."""
-        if (store := self.branches) is not None:
-            self.call(on_done, store.forget_branch, xid)
+        if self.branches is not None:
+            self.make(ForgetBranchCall(xid), on_done)
         else:
             self.answer((on_done, InvalidRequest(_NO_BRANCHES)))
 
@@ -382,9 +351,13 @@ class StoreCalls:
     def probe(self) -> None:
         """Ask for nothing, so that a store that has ended says so also when nobody calls it."""
         try:
-            self.call(_nothing, self._store.abort, self._store.begin())
+            self.call(nobody, self._store.abort, self._store.begin())
         except StoreError as error:
-            self.answer((_nothing, error))
+            self.answer((nobody, error))
+
+    def make(self, call: StoreCall, on_done: OnComplete) -> None:
+        """Make a call of the store. See `broker_shim.store.interface`."""
+        self.call(on_done, self._store.call, call)
 
     def call(
         self, on_done: OnComplete, method: Callable[..., object], *args: Any, **named: Any
@@ -436,7 +409,3 @@ class StoreCalls:
 
 def _make(call: Callable[[], None]) -> None:
     call()
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """Ignore the outcome: the commit tells of it."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import (
     Annotations,
     BrokerStore,
     ContentWriter,
     MessageHeader,
-    MessageStore,
     StoredMessage,
     TransactionContext,
 )
-from sparkstore.core.state_machine.call_values import StoreCall
+from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall, StoreCall
 from sparkstore.operations.bulk import MessageDraft
 
 if TYPE_CHECKING:
@@ -25,14 +24,8 @@ if TYPE_CHECKING:
 STAGED_BYTES = 1 << 20
 """A larger body is given to the store in pieces."""
 
-Operation = Callable[[MessageStore, OnComplete, TransactionContext], None]
-"""operation(store, on_complete, transaction): a call of the store within a transaction."""
-
-
-def as_operation(call: StoreCall) -> Operation:
-    """Make the operation that is one call of the store."""
-    return lambda store, on_complete, transaction: store.call(call, on_complete, transaction)
-
+Along = Callable[[TransactionContext], None]
+"""along(transaction): does something in a transaction beside the calls of the store."""
 
 OnPut = Callable[[StoreError | None, int], None]
 """Gets the error, if any, and the message id."""
@@ -70,7 +63,7 @@ class Puts:
         *,
         all_keep: Callable[[Iterable[str]], bool],
         replacing: Sequence[tuple[int, str]] = (),
-        along: Sequence[Operation] = (),
+        along: Along | None = None,
         annotations: Annotations | None = None,
     ) -> None:
         """Put a new message on queues, all or none.
@@ -144,7 +137,7 @@ class Puts:
                 staged = content
             else:
                 staged = self.stage(header)
-                staged.add(content, _nothing)
+                staged.add(content, nobody)
         except StoreError as error:
             self._calls.answer((lambda refusal: on_ready(refusal, None), error))
             return
@@ -164,15 +157,13 @@ class Puts:
     ) -> None:
         """Put new messages on a queue, all or none; `on_done` gets them with their ids."""
         made: list[StoredMessage] = []
-        try:
-            transaction = self._store.begin()
+
+        def calls() -> Iterator[StoreCall]:
             for header, body in messages:
                 made.append(self._store.message(header, body))
-                self._store.enqueue(made[-1], queue, _nothing, transaction)
-        except StoreError as error:
-            self._calls.answer((lambda refusal: on_done(refusal, made), error))
-            return
-        self._calls.call(lambda error: on_done(error, made), self._store.commit, transaction)
+                yield EnqueueCall(made[-1], queue)
+
+        self._calls.transact(calls(), lambda error: on_done(error, made))
 
     def _enqueue(
         self,
@@ -180,33 +171,24 @@ class Puts:
         queues: Sequence[str],
         on_done: OnPut,
         replacing: Sequence[tuple[int, str]],
-        along: Sequence[Operation],
+        along: Along | None,
         annotations: Annotations | None,
     ) -> None:
         message_id = message.message_id
-        options: dict[str, Any] = {} if annotations is None else {"annotations": annotations}
 
         def done(error: StoreError | None) -> None:
             on_done(error, message_id)
 
-        if len(queues) == 1 and not replacing and not along:
-            self._calls.call(done, self._store.enqueue, message, queues[0], **options)
-            return
-        try:
-            transaction = self._store.begin()
-            # What is replaced goes first: it makes room on a full queue.
-            for older, queue in replacing:
-                outcome = {"outcome": "replaced", "by": message_id}
-                self._store.dequeue(older, queue, None, _nothing, transaction, outcome)
-            for queue in queues:
-                self._store.enqueue(message, queue, _nothing, transaction, **options)
-            for operation in along:
-                operation(self._store, _nothing, transaction)
-        except StoreError as error:
-            self._calls.answer((done, error))
-            return
-        self._calls.call(done, self._store.commit, transaction)
+        def end(transaction: TransactionContext, on_complete: OnComplete) -> None:
+            if along is not None:
+                along(transaction)
+            self._store.commit(transaction, on_complete)
 
-
-def _nothing(_error: StoreError | None) -> None:
-    """Ignore the outcome: the call that follows tells of it."""
+        if len(queues) == 1 and not replacing and along is None:
+            self._calls.make(EnqueueCall(message, queues[0], annotations), done)
+            return
+        # What is replaced goes first: it makes room on a full queue.
+        outcome = {"outcome": "replaced", "by": message_id}
+        replaced = (DequeueCall(older, queue, None, outcome) for older, queue in replacing)
+        enqueued = (EnqueueCall(message, queue, annotations) for queue in queues)
+        self._calls.transact([*replaced, *enqueued], done, end)

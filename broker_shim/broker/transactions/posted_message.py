@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from broker_shim.broker.flow.last_value_queues import LastValueQueues, Value
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import wall_us
-from broker_shim.broker.storage.store_puts import Operation, Staged, as_operation
+from broker_shim.broker.storage.store_puts import Staged
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.delivery_time import wanted_time
 from broker_shim.store.interface import Annotations, MessageHeader, StoredMessage
 from broker_shim.transactions.transaction_refusals import rolled_back
-from sparkstore.core.state_machine.call_values import EnqueueCall
+from sparkstore.core.state_machine.call_values import EnqueueCall, StoreCall
 
 
 class Posting:
@@ -74,7 +74,7 @@ class Posting:
         self.is_under_way, self.error = False, error
         self._on_ended()
 
-    def operations(self) -> list[Operation]:
+    def operations(self) -> list[StoreCall]:
         """Make the calls of the store that put it on its queues, as far as these are still there.
 
         Raises:
@@ -88,7 +88,7 @@ class Posting:
             raise rolled_back(text)
         self.queues = queues
         message, annotations = self.message, self.annotations
-        return [as_operation(EnqueueCall(message, name, annotations)) for name in queues]
+        return [EnqueueCall(message, name, annotations) for name in queues]
 
     def arrived(self) -> None:
         """Put the message, which is durable now, on its queues."""

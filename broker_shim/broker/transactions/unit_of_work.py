@@ -26,14 +26,13 @@ from typing import Protocol
 
 from broker_shim.broker.flow.last_value_queues import LastValueQueues, Replaced, Value
 from broker_shim.broker.flow.served_queues import ServedQueues
-from broker_shim.broker.storage.store_puts import Operation, as_operation
 from broker_shim.broker.transactions.posted_message import Posting
-from broker_shim.completion import OnComplete, after
+from broker_shim.completion import OnComplete, after, nobody
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
-from sparkstore.core.state_machine.call_values import DequeueCall
+from broker_shim.transactions.transaction_refusals import rolled_back
+from sparkstore.core.state_machine.call_values import DequeueCall, StoreCall
 
-Promise = Callable[[list[Operation], list[tuple[str, int]], OnComplete], None]
+Promise = Callable[[list[StoreCall], list[tuple[str, int]], OnComplete], None]
 """promise(operations, what they take by queue and message id, on_done)"""
 
 
@@ -53,8 +52,12 @@ class SettledWork(Protocol):
     def places(self) -> Sequence[tuple[str, int]]:
         """The queue and the id of each message that is decided about."""
 
-    def operations(self, served: ServedQueues) -> list[Operation]:
-        """Make the calls of the store that do it, decided on what is true now."""
+    def operations(self, served: ServedQueues) -> Sequence[StoreCall]:
+        """Make the calls of the store that do it, decided on what is true now.
+
+        Raises:
+            StoreError: One of them cannot be made: then the unit cannot be committed.
+        """
 
     def committed(self, served: ServedQueues) -> None:
         """Make the decision true for the broker, as it is durable."""
@@ -142,8 +145,8 @@ class UnitOfWork:
                 return
             try:
                 operations = self._operations()
-            except TransactionRefused as refusal:
-                self._refused(refusal, on_done)
+            except StoreError as refusal:
+                self._served.calls.answer((promised, refusal))
             else:
                 promise(operations, [place for w in self.settled for place in w.places], promised)
 
@@ -174,8 +177,8 @@ class UnitOfWork:
         refused = next((post.error for post in self._postings if post.error is not None), None)
         on_ready(None if refused is None else rolled_back(str(refused)))
 
-    def _operations(self, replaced: Replaced | None = None) -> list[Operation]:
-        """Make all calls of the store. Raises TransactionRefused.
+    def _operations(self, replaced: Replaced | None = None) -> list[StoreCall]:
+        """Make all calls of the store. Raises StoreError.
 
         What leaves a queue comes first: it makes room there for what the transaction brings.
         """
@@ -196,22 +199,22 @@ class UnitOfWork:
 
         try:
             operations = self._operations(replaced)
-        except TransactionRefused as refusal:
-            decided(refusal)
+        except StoreError as refusal:
+            self._served.calls.answer((decided, refusal))
             return
         if operations:
             self._served.calls.transact(operations, decided)
         else:
             decided(None)
 
-    def _replace(self, replaced: Replaced) -> Iterator[Operation]:
+    def _replace(self, replaced: Replaced) -> Iterator[StoreCall]:
         newest = {value: number for posting in self._postings for number, value in posting.came()}
         for older, name in replaced:
             last_values = self._served.queues[name].last_values
             value = None if last_values is None else last_values.value(older)
             if value is not None:
                 outcome = {"outcome": "replaced", "by": newest[name, value]}
-                yield as_operation(DequeueCall(older, name, None, outcome))
+                yield DequeueCall(older, name, None, outcome)
 
     def _committed(self, on_done: OnComplete) -> None:
         postings, settled = self._postings, self.settled
@@ -229,7 +232,3 @@ class UnitOfWork:
             on_done(error)
         else:
             self.undo(lambda _error: on_done(error))
-
-
-def nobody(_error: StoreError | None) -> None:
-    """Do nothing: nobody waits."""

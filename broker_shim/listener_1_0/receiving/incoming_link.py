@@ -277,7 +277,7 @@ class IncomingLink:
         if self._answering is not None and not delivery.is_settled:
             note, stored = self._answering.noting(delivery.tag, stored)
             if self._answering.is_durable:
-                publish = partial(self._broker.publish, along=(note,))
+                publish = partial(self._broker.publish, along=note)
         elif not delivery.is_settled:
             stored = self._resumable.awaited(stored)
         put(stored, publish)

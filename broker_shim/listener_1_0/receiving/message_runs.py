@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from broker_shim.broker.flow.publications import PublicationRuns
 from broker_shim.broker.settings import DurableMessages
+from broker_shim.completion import nobody
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.messages.message_reader import MessageReader
@@ -106,7 +107,7 @@ class MessageRuns:
         if not self._deliveries:
             return
         deliveries, self._deliveries = self._deliveries, []
-        left, all_told = len(deliveries), self._answering.awaited(_nothing)
+        left, all_told = len(deliveries), self._answering.awaited(nobody)
 
         def stored(first: int, outcomes: Outcomes) -> None:
             nonlocal left
@@ -118,7 +119,3 @@ class MessageRuns:
                     all_told(None)
 
         self._broker.publications.publish(self._publications.taken(), stored)
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """Ignore the outcome: no other caller waits for it."""

@@ -26,8 +26,8 @@ end could take for unsettled).
 
 from __future__ import annotations
 
-from broker_shim.broker.storage.store_puts import Operation
-from broker_shim.completion import OnComplete
+from broker_shim.broker.storage.store_puts import Along
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint
@@ -38,7 +38,7 @@ from broker_shim.listener_1_0.outcomes import ACCEPTED
 from broker_shim.protocol_1_0.links.link import Delivery, TransferPiece
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.resumption import is_outcome
-from broker_shim.store.interface import MessageStore, TransactionContext
+from broker_shim.store.interface import TransactionContext
 
 STORED = {"outcome": "accepted"}
 """What is known of a delivery that is on its queues."""
@@ -102,7 +102,7 @@ class ReceivedDeliveries:
         """Remember a state of a delivery, and have the next attach wait for that."""
         return self._links.tracked(self._endpoint.terminus, on_done)
 
-    def noting(self, tag: bytes, on_done: OnComplete) -> tuple[Operation, OnComplete]:
+    def noting(self, tag: bytes, on_done: OnComplete) -> tuple[Along, OnComplete]:
         """Have a delivery noted as accepted, in the transaction that enqueues it.
 
         Memory says so only when that is committed, and before the next attach can ask: a message
@@ -117,11 +117,9 @@ class ReceivedDeliveries:
         """
         registry, is_noted = self._links.registry, False
 
-        def note(
-            _store: MessageStore, on_complete: OnComplete, transaction: TransactionContext
-        ) -> None:
+        def note(transaction: TransactionContext) -> None:
             nonlocal is_noted  # not if the message is on no queue
-            is_noted = registry.remember(self._endpoint, tag, STORED, on_complete, transaction)
+            is_noted = registry.remember(self._endpoint, tag, STORED, nobody, transaction)
 
         def done(error: StoreError | None) -> None:
             if error is None and (is_noted or not self.is_durable):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Modified
 from broker_shim.broker.flow.settlement import OnRemoved
-from broker_shim.broker.transactions.unit_of_work import nobody
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.links import Links

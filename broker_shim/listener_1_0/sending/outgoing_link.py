@@ -15,8 +15,7 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.transactions.unit_of_work import nobody
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
 from broker_shim.listener_1_0 import conditions, outcomes

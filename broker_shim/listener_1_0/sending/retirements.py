@@ -10,8 +10,8 @@ terminus has it, unless it was attached again by then: then it is given back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import (
@@ -25,17 +25,14 @@ from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.flow.settlement import one_by_one
-from broker_shim.broker.storage.store_puts import Operation, as_operation
-from broker_shim.broker.transactions.unit_of_work import nobody
-from broker_shim.completion import OnComplete, after
-from broker_shim.errors import StoreError
+from broker_shim.completion import OnComplete, after, nobody
 from broker_shim.listener_1_0.connections.links import Held, Links
 from broker_shim.listener_1_0.connections.resumption import tag_of
 from broker_shim.listener_1_0.outcomes import RELEASED, DecidedRun, kept_of, rejection
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
 from broker_shim.protocol_1_0.links.sent_runs import SentRun
-from broker_shim.store.interface import Annotations, MessageStore, TransactionContext
-from sparkstore.core.state_machine.call_values import DequeueCall, ReleaseCall
+from broker_shim.store.interface import Annotations
+from sparkstore.core.state_machine.call_values import DequeueCall, ReleaseCall, StoreCall
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
@@ -93,35 +90,31 @@ class Retirement:
         """True if the link must not get the message again."""
         return isinstance(self.outcome, Modified) and self.outcome.undeliverable_here is True
 
-    def operations(self, served: ServedQueues) -> list[Operation]:
+    def operations(self, served: ServedQueues) -> Sequence[StoreCall]:
         """Make the calls of the store that do it, decided on what is true now.
 
-        A dead-letter queue that is not there is created by an earlier call of the store.
+        A dead-letter queue that is not there is created by an earlier call of the store. See
+        `SettledWork`.
         """
         holdings, outcome, ids = self.link.holdings, self.outcome, self.decided.message_ids
         queue, holder = holdings.queue, holdings.holder
         if isinstance(outcome, Rejected):
             reason = rejection(outcome)
             self.rejections = [holdings.rejection(i, reason) for i in ids]
-            operations = []
+            steps = []
             for rejected in self.rejections:
                 rejected.make_target(nobody)  # if that is refused, so is what needs it
-                try:
-                    steps = rejected.steps()
-                except StoreError as reason_why:
-                    return [partial(_refuse, reason_why)]
-                operations += [served.calls.operation(*step) for step in steps]
-            return operations
+                steps += rejected.steps()
+            return [served.calls.call_of(*step) for step in steps]
         if self.removes:
-            return [as_operation(DequeueCall(i, queue.name, holder)) for i in ids]
+            return [DequeueCall(i, queue.name, holder) for i in ids]
         kept: Annotations | None = None
-        operations = []
+        released = []
         for message_id in ids:
             if isinstance(outcome, Modified):
                 kept = kept_of(served.calls, queue.name, message_id, outcome)
-            released = ReleaseCall(message_id, queue.name, holder, self.failed, kept)
-            operations.append(as_operation(released))
-        return operations
+            released.append(ReleaseCall(message_id, queue.name, holder, self.failed, kept))
+        return released
 
     @property
     def places(self) -> list[tuple[str, int]]:
@@ -228,10 +221,3 @@ class Retirements:
         else:
             done = one_by_one(after(len(ids), on_done))
             self._owner.holdings.give_back(ids, done, failed=True)
-
-
-def _refuse(
-    reason: StoreError, _store: MessageStore, _note: OnComplete, _within: TransactionContext
-) -> None:
-    """The call of the store that cannot be made: so its transaction cannot be committed."""
-    raise reason

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.broker.transactions.posted_message import Posting
-from broker_shim.broker.transactions.unit_of_work import SettledWork, nobody
+from broker_shim.broker.transactions.unit_of_work import SettledWork
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.completion import OnComplete, after
+from broker_shim.completion import OnComplete, after, nobody
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.transactions.standing import TransactionStanding
 from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back

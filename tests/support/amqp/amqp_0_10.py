@@ -18,6 +18,7 @@ from broker_shim.amqp_0_10.controls import (
 from broker_shim.amqp_0_10.structs import MessageDeliveryProperties, MessageProperties
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
+from broker_shim.completion import nobody
 from broker_shim.framing.assembly import Assembly, MethodReader, frames_of
 from broker_shim.framing.frames import PROTOCOL_HEADER, Frame, FrameReader
 from broker_shim.framing.order import FramingLimits
@@ -30,6 +31,7 @@ from broker_shim.security.guard import Guard
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import BrokerStore, Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.core.state_machine.call_values import CreateCall
 from tests.support.amqp.memory_broker import MemoryBroker
 
 INFINITE = 0xFFFFFFFF
@@ -53,7 +55,7 @@ class Bench010(MemoryBroker):
         self.host = Amqp010Listener(self.broker, points)
         self.clients: list[Client010] = []
         for name, kind in DEFAULT_EXCHANGES.items():
-            self.calls.create(exchange := Exchange(name, kind), lambda _error: None)
+            self.calls.make(CreateCall(exchange := Exchange(name, kind)), nobody)
             self.broker.router.add_exchange(exchange)
         self.broker.create_queue(Queue("q"), lambda _error: None)
         self.run()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from broker_shim.completion import nobody
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import Permission, rule_of
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.control.audit import AuditEvent
+from sparkstore.core.state_machine.call_values import BindCall, CreateCall
 from tests.support.amqp.amqp_0_10 import Bench010, Client010
 from tests.support.amqp.link_clients import House, Place
 
@@ -28,10 +30,10 @@ class Door:
             for name in ("there", "other"):
                 each.broker.create_queue(Queue(name), lambda _error: None)
             for name in ("news", "spare"):
-                each.calls.create(exchange := Exchange(name, "topic"), lambda _error: None)
+                each.calls.make(CreateCall(exchange := Exchange(name, "topic")), nobody)
                 each.broker.router.add_exchange(exchange)
             key = ExchangeBindingKey("news", "there", "k")
-            each.calls.bind(key, lambda _error: None, {})
+            each.calls.make(BindCall(key, {}), nobody)
             each.broker.router.bind(key.exchange, key.binding_key, key.queue, {})
             each.run()
 

@@ -34,6 +34,7 @@ from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.fold import Entry, State
+from sparkstore.core.state_machine.call_values import BindCall
 from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.timers import Clock
 from tests.support.delivery.damage import DamagedDeltaStore, DamagedRecordedStore
@@ -185,7 +186,7 @@ class DeliveryPlace(ABC):
     def bind(self, exchange: str, queue: str, key: str = "") -> None:
         """Bind a queue to an exchange of the broker."""
         bound = ExchangeBindingKey(exchange, queue, key)
-        self._wait(lambda done: self.calls.bind(bound, done))
+        self._wait(lambda done: self.calls.make(BindCall(bound, {}), done))
         self.broker.router.bind(exchange, key, queue)
 
     def set_policy(self, name: str, match: str, **arguments: Any) -> None:

@@ -16,12 +16,14 @@ from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_1_0.composites import Attach, Detach, Disposition, Rejected, Source, Target
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
+from broker_shim.completion import nobody
 from broker_shim.errors import LimitReached, StoreError
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Exchange
+from sparkstore.core.state_machine.call_values import CreateCall
 from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.amqp_0_10 import Bench010
 from tests.support.amqp.held_broker import HeldHouse, HeldPlace
@@ -48,7 +50,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 def opened(folder: Path, settings: BrokerSettings = SETTINGS) -> House:
     it = House(Place("recorded", folder), settings)
-    it.calls.create(Exchange("amq.topic", "topic"), lambda _error: None)
+    it.calls.make(CreateCall(Exchange("amq.topic", "topic")), nobody)
     it.broker.router.add_exchange(Exchange("amq.topic", "topic"))
     it.run()
     return it

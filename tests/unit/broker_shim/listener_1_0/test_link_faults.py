@@ -33,6 +33,12 @@ from broker_shim.security.rules.permissions import rule_of
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.store.interface import LinkKey, Queue
+from sparkstore.core.state_machine.call_values import (
+    DestroyCall,
+    SettleCall,
+    StoreCall,
+    UnsettledCall,
+)
 from tests.support.amqp.link_clients import Client, House, Place
 from tests.support.stores.stores import RecordedMessageStore, done
 
@@ -55,19 +61,19 @@ def durable(address: str = "news.eu", **fields: Any) -> Source:
 
 
 @contextmanager
-def no_room(house: House, call: str) -> Iterator[None]:
-    """The store has no room in here for what this call of it appends."""
+def no_room(house: House, kind: type[StoreCall]) -> Iterator[None]:
+    """The store has no room in here for what calls of a kind append."""
     store = house.store
     assert isinstance(store, RecordedMessageStore)
-    sink, real = store.sink, getattr(store, call)
+    sink, real = store.sink, store.call
 
-    def without_room(*args: Any, **named: Any) -> None:
-        sink.is_full = True
-        real(*args, **named)
+    def without_room(call: StoreCall, *others: Any, **named: Any) -> None:
+        sink.is_full = isinstance(call, kind)
+        real(call, *others, **named)
         sink.is_full = False
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, call, without_room)
+        patch.setattr(store, "call", without_room)
         yield
 
 
@@ -125,7 +131,7 @@ def test_what_was_stored_is_known_as_stored_whatever_its_note_completed_with(kep
     """A store that has no room while it takes the note may have some at the commit."""
     client = Client(kept)
     attach_sender(client)
-    with no_room(kept, "unsettled"):
+    with no_room(kept, UnsettledCall):
         client.deliver(b"1", "a")
     client.vanish()
     assert len(kept.store.recover().entries["q"]) == 1
@@ -142,7 +148,7 @@ def test_what_the_sender_has_settled_is_forgotten_before_its_attach_is_answered(
     client.deliver(b"0", "a")
     client.vanish()
     back = Client(kept)
-    with no_room(kept, "settle"):
+    with no_room(kept, SettleCall):
         assert attach_sender(back).target is None
     assert back.take(Detach).error.condition == "amqp:resource-limit-exceeded"
     assert kept.store.recover().unsettled[KEY].keys() == {b"0"}
@@ -229,7 +235,7 @@ def test_a_queue_that_the_store_could_not_destroy_is_destroyed_later(kept: House
     client.attach("news", source=durable())
     publisher.attach("out", target=Target("news.eu"), is_receiver=False)
     publisher.deliver(b"1", "old")
-    with no_room(kept, "destroy"):
+    with no_room(kept, DestroyCall):
         client.send(Detach(0, closed=True))
     assert kept.broker.open_count == 1
     assert client.taken(Detach) == []
@@ -254,7 +260,7 @@ def test_a_new_link_waits_until_the_old_one_of_its_name_is_forgotten(kept: House
     dynamic = Target(durable=2, expiry_policy="never", dynamic=True)
     attach_sender(client, target=dynamic)
     client.deliver(b"1", "a")
-    with no_room(kept, "destroy"):
+    with no_room(kept, DestroyCall):
         client.send(Detach(0, closed=True))
     ask_to_attach(other)
     assert other.taken(Attach) == []

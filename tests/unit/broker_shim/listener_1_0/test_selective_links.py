@@ -11,6 +11,7 @@ import pytest
 
 from broker_shim.broker.flow import header_scan
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.completion import nobody
 from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.selectors import Selector
@@ -19,6 +20,7 @@ from broker_shim.serve.broker_recovery import recover
 from broker_shim.store.interface import BrokerStore, Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.records import Kind
+from sparkstore.core.state_machine.call_values import CreateCall
 from sparkstore.operations.bulk import MessageDraft
 from tests.support.amqp.bench import Bench, Unreadable
 from tests.support.stores.stores import RecordedMessageStore, read
@@ -33,7 +35,7 @@ class Client(Bench):
     def __init__(self, store: BrokerStore, **arguments: Any) -> None:
         super().__init__(store)
         self.broker.create_queue(Queue("q", arguments=arguments), lambda _error: None)
-        self.calls.create(Exchange("amq.fanout", "fanout"), lambda _error: None)
+        self.calls.make(CreateCall(Exchange("amq.fanout", "fanout")), nobody)
         self.broker.router.add_exchange(Exchange("amq.fanout", "fanout"))
         self.run()
         self._links = 0

@@ -23,6 +23,7 @@ from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.link_records import link_key
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.records import Kind
+from sparkstore.core.state_machine.call_values import CreateCall, StoreCall
 from sparkstore.core.xids import xid_text
 from tests.support.amqp.memory_broker import MemoryBroker
 
@@ -36,8 +37,11 @@ class HeldBack(MemoryMessageStore):
         super().__init__()
         self.due: list[Callable[[], None]] = []
 
-    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        self.due.append(partial(super().create, wiring, on_complete))
+    def call(self, call: StoreCall, on_complete: OnComplete, *more: Any) -> None:
+        if isinstance(call, CreateCall):
+            self.due.append(partial(super().call, call, on_complete, *more))
+        else:
+            super().call(call, on_complete, *more)
 
 
 class Said:

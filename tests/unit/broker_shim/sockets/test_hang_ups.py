@@ -44,6 +44,7 @@ from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.broker.wiring.routing import DEFAULT_EXCHANGES
+from broker_shim.completion import nobody
 from broker_shim.framing.assembly import Assembly, MethodReader, frames_of
 from broker_shim.framing.frames import PROTOCOL_HEADER, FrameReader
 from broker_shim.framing.order import FramingLimits
@@ -55,6 +56,7 @@ from broker_shim.security.guard import Guard
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.shared_port import SharedPort
 from broker_shim.store.interface import Exchange, Queue
+from sparkstore.core.state_machine.call_values import CreateCall
 from tests.support.amqp.amqp_0_10 import INFINITE, content
 from tests.support.amqp.certificates import Authority
 from tests.support.amqp.left_behind import objects_left, told
@@ -86,7 +88,7 @@ class House:
         self.served = Served(settings or BrokerSettings(), host_of=both, **told)
         broker = self.served.broker
         for name, kind in DEFAULT_EXCHANGES.items():
-            broker.calls.create(exchange := Exchange(name, kind), lambda _error: None)
+            broker.calls.make(CreateCall(exchange := Exchange(name, kind)), nobody)
             broker.router.add_exchange(exchange)
         broker.create_queue(Queue("q"), lambda _error: None)
 

@@ -21,9 +21,11 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.amqp_1_0.primitives import Symbol, ULong
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
+from broker_shim.completion import nobody
 from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.store.interface import Exchange
 from sparkstore.core.link_records import NO_LOCAL as NO_LOCAL_ARGUMENT
+from sparkstore.core.state_machine.call_values import CreateCall
 from tests.support.amqp.link_clients import Client, House, Place
 
 SETTINGS = BrokerSettings(addresses=(AddressSettings("news", Routing.MULTICAST),))
@@ -65,7 +67,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         if before is not None:
             houses.remove(before)
         house = House(Place(kind, tmp_path), SETTINGS) if before is None else before.restarted()
-        house.calls.create(exchange := Exchange("talk", "topic"), lambda _error: None)
+        house.calls.make(CreateCall(exchange := Exchange("talk", "topic")), nobody)
         house.broker.router.add_exchange(exchange)
         house.run()
         houses.append(house)
