@@ -171,6 +171,16 @@ class Record(NamedTuple):
         """Its header, if it brings one."""
         return (self.message,)
 
+    @property
+    def messages(self) -> Sequence[MessageHeader]:
+        """Its header, as a run has them."""
+        return () if self.message is None else (self.message,)
+
+    @property
+    def bodies(self) -> Sequence[bytes]:
+        """Its content, as a run has them."""
+        return () if self.body is None else (self.body,)
+
     def singles(self) -> Sequence[Record]:
         """The record itself, as the only one of its run."""
         return (self,)

@@ -21,10 +21,12 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import (
+    ColumnProperties,
     CommitProperties,
     DeltaTable,
     PostCommitHookProperties,
     Transaction,
+    WriterProperties,
     write_deltalake,
 )
 from deltalake.exceptions import DeltaError
@@ -44,6 +46,12 @@ _TRIES_OF_AN_OPEN = 5
 _SLACK_BYTES = 64 << 10
 """Free beside the rows of a commit: for its log entry, and where Parquet takes more than memory."""
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_RISING = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
+_AS_DIFFERENCES = WriterProperties(
+    compression="SNAPPY", column_properties={"position": _RISING, "message_id": _RISING}
+)
+"""Numbers that rise, nearly all by one: a dictionary of them has an item for each row. As
+differences, 40,000 rows of acquired and dequeued messages are 15 KB and not 404."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,7 @@ class Journal:
                 self._table,
                 commit.rows,
                 mode="append",
+                writer_properties=_AS_DIFFERENCES,
                 commit_properties=self._properties(metadata),
                 post_commithook_properties=_NO_HOOKS,
             )

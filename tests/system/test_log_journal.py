@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from sparkstore.core.records import opened
+from sparkstore.core.records import message_acquired, opened, run_of
 from sparkstore.errors import CorruptData, Fenced, Unavailable
 from sparkstore.log import journal as journal_module
 from sparkstore.log.journal import Commit, Journal
@@ -82,6 +82,14 @@ def append_until_known(journal: Journal, commit: Commit) -> None:
         except Unavailable:
             continue
         return
+
+
+def test_numbers_that_rise_by_one_take_next_to_no_room(root: Root) -> None:
+    journal, run = begin(root, 1, 1), run_of(message_acquired(0, "q", 1, "c"), 40_000)
+    table = rows.to_table([run], first_position=2, epoch=1, segment=1)
+    journal.append(Commit(table, 2, 40_001, 1))
+    (size,) = [path.stat().st_size for path in root.journal.rglob("segment=1/*.parquet")]
+    assert size < 40_000
 
 
 @pytest.mark.parametrize("what", ["fails before", "fails after"])

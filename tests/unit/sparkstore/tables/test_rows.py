@@ -12,6 +12,7 @@ from sparkstore.core.records import (
     message_enqueued,
     opened,
 )
+from sparkstore.tables import rows
 from sparkstore.tables.rows import to_records, to_table
 from sparkstore.tables.schema import FOLD_COLUMNS, NARROW_COLUMNS, ROW
 from tests.support.histories.strategies import History, histories
@@ -32,6 +33,14 @@ RECORDS = [
 def test_records_become_rows_and_rows_the_same_records() -> None:
     table = to_table(RECORDS, first_position=41, epoch=7, segment=3)
     assert [*to_records(table)] == [(41 + at, 7, record) for at, record in enumerate(RECORDS)]
+
+
+def test_contents_of_more_bytes_than_offsets_count_become_the_same_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small = to_table(RECORDS, first_position=1, epoch=1, segment=1)
+    monkeypatch.setattr(rows, "_OFFSETS_END", 1)
+    assert to_table(RECORDS, first_position=1, epoch=1, segment=1).equals(small)
 
 
 @given(histories(max_steps=30))
