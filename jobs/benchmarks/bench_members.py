@@ -134,7 +134,7 @@ def serving(members: int) -> Iterator[Serving]:
             end.callback(broker.terminate)
             yield Serving([broker.url], [broker.pid])
             return
-        service = ServiceProcess(root, short / "s")
+        service = ServiceProcess(root, short / "s", settings="")  # as one alone has them
         service.start()
         end.callback(service.close)
         end.callback(service.stop)

@@ -29,10 +29,12 @@ segment_commits = 20
 class ServiceProcess:
     """`sparkstore serve ROOT --no-amqp`, which may be killed and started again."""
 
-    def __init__(self, root: Path, socket_path: Path, *more: str) -> None:
+    def __init__(
+        self, root: Path, socket_path: Path, *more: str, settings: str = CONFIG_TEXT
+    ) -> None:
         self.path = socket_path
         config = root.parent / "service.toml"
-        config.write_text(CONFIG_TEXT)
+        config.write_text(settings)
         arguments = [str(root), "--no-amqp", "--store-socket", str(socket_path)]
         self._arguments = [*arguments, "--config", str(config), *more]
         self._log = (root.parent / "service.log").open("ab")
