@@ -275,8 +275,7 @@ class Grants:
         runs_of_peer: dict[MemberConnection, list[GrantedRun]] = {}
         back: list[Due] = []
         for consumer, message_ids, facts in acquired:
-            for message_id in message_ids:
-                consumer.queue.held_elsewhere(message_id)
+            consumer.queue.held_elsewhere(message_ids)
             consumer.granted(len(message_ids))
             if consumer.is_gone:
                 back.append((consumer, message_ids))
@@ -396,7 +395,7 @@ def hold_what_is_acquired(broker: Broker, state: State) -> None:
         dispatch = broker.queues[name]
         for message_id, entry in queue.entries.marked():
             if entry.acquired_by is not None and dispatch.waits(message_id):
-                dispatch.held_elsewhere(message_id)
+                dispatch.held_elsewhere((message_id,))
                 if dispatch.groups is not None:
                     dispatch.groups.held(message_id, entry.acquired_by)
 

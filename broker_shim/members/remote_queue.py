@@ -134,9 +134,9 @@ class RemoteQueue(QueueDispatch):
         for message_id in message_ids:
             self.granted.pop(message_id, None)
 
-    def held_elsewhere(self, message_id: int) -> None:
-        """Forget a granted message that another member has now."""
-        self.granted.pop(message_id, None)
+    def held_elsewhere(self, message_ids: Sequence[int]) -> None:
+        """Forget granted messages that others have now."""
+        self.removed(message_ids)
 
     def withdraw(self, message_ids: Iterable[int]) -> Withdrawn:
         """Withdraw nothing: no message waits at a member."""

@@ -200,7 +200,7 @@ def _give_back(
         if entry.holder in keepers:
             kept.append(entry)
         elif _is_elsewhere(entry.holder, absent):
-            host.broker.queues[entry.queue].held_elsewhere(entry.message_id)
+            host.broker.queues[entry.queue].held_elsewhere((entry.message_id,))
         else:
             lost.append(entry)
             continue

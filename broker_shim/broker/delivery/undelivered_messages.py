@@ -42,7 +42,7 @@ class Undelivered:
         if entry is None:
             queue.removed((message_id,))
         elif entry.acquired_by is not None:
-            queue.held_elsewhere(message_id)
+            queue.held_elsewhere((message_id,))
         else:
             self._served.later(_CLAIMED_S, partial(self.not_taken, queue, message_id))
 

@@ -6,14 +6,15 @@ Others are members of the store's service, and operators who decide prepared bra
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.flow.settlement import Settlement
 from broker_shim.broker.queues.queue import QueueDispatch
-from sparkstore.core.records import Kind, MessageHeader, Run
+from sparkstore.core.entries import Entries
+from sparkstore.core.records import Kind, MessageHeader, Record, Run
 from sparkstore.core.state_machine.admission import REPLACED
 
 
@@ -31,10 +32,10 @@ class EntryObserver:
             act(self, queue, run)
 
     def _enqueued(self, queue: QueueDispatch, run: Run) -> None:
-        entries = self._served.calls.entries(queue.name)
-        arrivals = zip(run.message_ids, run.headers, strict=True)
-        for (priority, durable), alike in groupby(arrivals, _terms_of):
-            new = [i for i, _header in alike if i in entries and i not in queue]
+        entries, start = self._served.calls.entries(queue.name), 0
+        for (priority, durable), count in _alike(run):
+            new = queue.unknown(_of_these(entries, run.message_ids[start : start + count]))
+            start += count
             if new:
                 self._served.wait(queue.name, new, priority, durable=durable and queue.is_kept)
                 self._served.on_arrived(queue, new)
@@ -42,20 +43,17 @@ class EntryObserver:
     def _dequeued(self, queue: QueueDispatch, run: Run) -> None:
         detail = run.record.detail
         self._served.metrics.replaced += run.rows * (detail == REPLACED)
-        self._acquired(queue, run)
-        ended = [i for i in run.message_ids if queue.is_elsewhere(i)]
+        queue.taken_elsewhere(run.message_ids)
+        ended = queue.of_others(run.message_ids)
         queue.removed(ended, "accepted" if detail is None else _outcome_in(detail))
 
     def _acquired(self, queue: QueueDispatch, run: Run) -> None:
-        for message_id in run.message_ids:
-            if queue.waits(message_id):
-                queue.held_elsewhere(message_id)
+        queue.taken_elsewhere(run.message_ids)
 
     def _released(self, queue: QueueDispatch, run: Run) -> None:
-        for message_id in run.message_ids:
-            if queue.is_elsewhere(message_id):
-                failed = (run.record.delivery_count or 0) > queue.delivery_count(message_id)
-                self._settlement.released(message_id, queue, failed=failed)
+        for message_id in queue.of_others(run.message_ids):
+            failed = (run.record.delivery_count or 0) > queue.delivery_count(message_id)
+            self._settlement.released(message_id, queue, failed=failed)
 
     _ACTS: ClassVar[Mapping[Kind, Callable[[EntryObserver, QueueDispatch, Run], None]]] = {
         Kind.ENQUEUED: _enqueued,
@@ -65,10 +63,27 @@ class EntryObserver:
     }
 
 
-def _terms_of(arrival: tuple[int, MessageHeader | None]) -> tuple[int, bool]:
-    header = arrival[1]
+def _alike(run: Run) -> Iterator[tuple[tuple[int, bool], int]]:
+    """Part the messages of `enqueued`, in order: priority and durability, and how many have it."""
+    headers = run.headers if isinstance(run, Record) else run.messages
+    if len(headers) == 1:
+        yield _terms_of(headers[0]), run.rows
+        return
+    for terms, alike in groupby(map(_terms_of, headers)):
+        yield terms, len([*alike])
+
+
+def _terms_of(header: MessageHeader | None) -> tuple[int, bool]:
     assert header is not None  # in `enqueued`
     return header.priority, header.durable
+
+
+def _of_these(entries: Mapping[int, Any], message_ids: Sequence[int]) -> Sequence[int]:
+    """Leave out those of some messages that are not on their queue any more."""
+    are_all = isinstance(entries, Entries) and type(message_ids) is range
+    if are_all and entries.free(message_ids, None) == len(message_ids):
+        return message_ids
+    return [message_id for message_id in message_ids if message_id in entries]
 
 
 def _outcome_in(detail: str) -> str:

@@ -69,7 +69,7 @@ class Branches:
                 for queue, message_id in taken:
                     dispatch = self._served.queues.get(queue)
                     if dispatch is not None:
-                        dispatch.held_elsewhere(message_id)
+                        dispatch.held_elsewhere((message_id,))
             on_done(error)
 
         def prepare(transaction: TransactionContext, done: OnComplete) -> None:

@@ -49,6 +49,12 @@ class PriorityLevel:
         self.waiting_count = 0
         self.end = 0
 
+    @property
+    def highest(self) -> int:
+        """No message has a higher id, whether it waits or is held."""
+        chunks = self._chunks[-1:] if self._is_rising else self._chunks
+        return max((chunk.highest for chunk in chunks), default=0)
+
     def extend(self, message_ids: Sequence[int]) -> None:
         """Add messages that wait after all others, in this order."""
         at = 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from typing import Protocol
 
 from broker_shim.broker.queues.delayed_messages import DelayedMessages
@@ -53,7 +54,7 @@ class QueueDispatch:
     """The messages and the consumers of one queue, and who holds what.
 
     Invariant: a message on the queue is either waiting or held, never both. What another member of
-    the store's service holds is held here, too, by nobody of this broker (`is_elsewhere`).
+    the store's service holds is held here, too, by nobody of this broker (`of_others`).
 
     Attributes:
         name: Of the queue.
@@ -260,17 +261,23 @@ class QueueDispatch:
                 for message_id in message_ids:
                     counted.pop(message_id, None)
 
-    def held_elsewhere(self, message_id: int) -> None:
-        """Note that another member holds a message that waited here, or was handed out in vain.
+    def held_elsewhere(self, message_ids: Sequence[int]) -> None:
+        """Note that others hold messages that waited here, or were handed out in vain.
 
-        End it by `released` or `removed`, as it does.
+        End it by `released` or `removed`, as they do.
         """
-        if message_id not in self._held:
-            place = self._index.find(message_id)
-            if place is None:
-                return
-            self._hold(place, message_id)
-        self._elsewhere.add(message_id)
+        self.taken_elsewhere(message_ids)
+        self._elsewhere.update(filter(self._held.__contains__, message_ids))
+
+    def taken_elsewhere(self, message_ids: Sequence[int]) -> None:
+        """Note that others hold those of messages that waited here, as of `held_elsewhere`.
+
+        What this broker has handed out itself is left to that: its own call tells what became
+        of it.
+        """
+        others = [*filterfalse(self._held.__contains__, message_ids)]
+        if others:
+            self._elsewhere.update(self.withdraw(others).held)
 
     def held_here(self, message_id: int) -> None:
         """Note that a link of this broker holds now what another member held."""
@@ -281,9 +288,15 @@ class QueueDispatch:
         """The messages that other members hold."""
         return self._elsewhere
 
-    def is_elsewhere(self, message_id: int) -> bool:
-        """True if another member holds a message."""
-        return message_id in self._elsewhere
+    def of_others(self, message_ids: Sequence[int]) -> Sequence[int]:
+        """Return those of messages that other members hold."""
+        return [*filter(self._elsewhere.__contains__, message_ids)]
+
+    def unknown(self, message_ids: Sequence[int]) -> Sequence[int]:
+        """Return those of messages that are not on the queue; rising ones mostly are all new."""
+        if message_ids and message_ids[0] > self._index.highest:
+            return message_ids
+        return [message_id for message_id in message_ids if message_id not in self]
 
     def cursor(self) -> Cursor:
         """Make the cursor of a browser, which begins at the head."""

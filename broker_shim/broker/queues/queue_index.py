@@ -83,6 +83,11 @@ class QueueIndex:
         """The number of messages that wait."""
         return sum(level.waiting_count for level in self._levels)
 
+    @property
+    def highest(self) -> int:
+        """No message has a higher id, whether it waits or is held."""
+        return max(level.highest for level in self._levels)
+
     def extend(self, message_ids: Sequence[int], priority: int) -> int:
         """Add messages that wait after all others of their priority, in this order.
 

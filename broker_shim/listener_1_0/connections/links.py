@@ -371,7 +371,7 @@ class Links:
         for delivery in held:
             queue = self._broker.queues.get(delivery.queue)
             if queue is not None and delivery.message_id in queue:
-                queue.held_elsewhere(delivery.message_id)
+                queue.held_elsewhere((delivery.message_id,))
 
     def tracked(self, terminus: Terminus, on_done: OnComplete) -> OnComplete:
         """Wrap a completion of a call that the next attach of the link has to wait for."""

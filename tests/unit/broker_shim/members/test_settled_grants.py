@@ -76,7 +76,7 @@ def test_of_a_run_whose_first_message_another_has_by_now_the_others_wait_again(
 
     def took(message_id: int) -> None:
         taken.append(message_id)
-        queue.held_elsewhere(message_id)
+        queue.held_elsewhere([message_id])
 
     queue.add(GoneTaker(place, took))
     place.until(lambda: taken and place.held("q").count(None) == 2, "two are given back")
