@@ -40,7 +40,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import wall_us
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import ENDED, NotNow, StoreError
-from broker_shim.service.members import given_back_step, held_by
+from broker_shim.service.members import given_back_steps, held_by, messages_in
 from broker_shim.store.delta import Batch, DeltaMessageStore
 from broker_shim.store.granted_run import GrantedRun, as_frame, columns_of
 from broker_shim.store.interface import Content, StoredMessage
@@ -302,7 +302,7 @@ class Grants:
             batch.take(steps)
         if steps:
             text = "%d messages that were on their way to member %r wait again"
-            _log.info(text, len(steps), member)
+            _log.info(text, messages_in(steps), member)
 
     def give_back_unknown(
         self,
@@ -332,12 +332,12 @@ class Grants:
         names = holders_of(peer.member, holder)
         with self._store.batch() as batch:
             queue = batch.machine.state.queues.get(name)
-            steps = [
-                given_back_step(batch, name, message_id, entry, failed=failed)
+            unknown = [
+                (message_id, entry)
                 for message_id, entry in (() if queue is None else queue.entries.marked())
                 if entry.acquired_by in names and message_id not in held
             ]
-            batch.take(steps)
+            batch.take(given_back_steps(batch, name, unknown, failed=failed))
             batch.finish(partial(self._given_back, then))
 
     def _given_back(self, then: Callable[[], None], error: StoreError | None) -> None:
@@ -362,14 +362,16 @@ class Grants:
         try:
             with self._store.batch() as batch:
                 for consumer, message_ids in due:
-                    queue = consumer.queue.name
+                    name = consumer.queue.name
                     names = holders_of(consumer.peer.member, consumer.holder)
-                    served = batch.machine.state.queues.get(queue)
-                    for message_id in message_ids:
-                        entry = None if served is None else served.entries.get(message_id)
-                        if entry is not None and entry.acquired_by in names:
-                            step = given_back_step(batch, queue, message_id, entry, failed=False)
-                            batch.take([step])
+                    queue = batch.machine.state.queues.get(name)
+                    held = [
+                        (message_id, entry)
+                        for message_id in message_ids
+                        if (entry := queue and queue.entries.get(message_id))
+                        and entry.acquired_by in names
+                    ]
+                    batch.take(given_back_steps(batch, name, held, failed=False))
         except NotNow:
             again = partial(self._give_back, due)
             self._broker.again(again)

@@ -16,7 +16,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -34,7 +34,8 @@ from sparkstore.core.fold import Entry, State
 from sparkstore.core.holders import MEMBER_CATEGORY
 from sparkstore.core.link_records import MEMBER, link_key
 from sparkstore.core.queue_names import shown
-from sparkstore.core.state_machine.call_values import Queue, RecordStep
+from sparkstore.core.records import rows_of
+from sparkstore.core.state_machine.call_values import Queue, RecordStep, joined
 from sparkstore.core.state_machine.sole_host import (
     SoleHost,
     came,
@@ -170,7 +171,7 @@ class Members:
         self._end_own_queues(batch, name)
         self._detached.setdefault(name, []).extend(links)
         self.metrics.lost += bool(steps)
-        return len(steps)
+        return messages_in(steps)
 
     def _end_own_queues(self, batch: Batch, name: str) -> None:
         """Destroy what nobody else knows to end: the links that it was made for are gone."""
@@ -269,7 +270,7 @@ class Members:
             _log.info(
                 "member %r has a new incarnation; released %d messages that the one before held",
                 hello.member,
-                len(released),
+                messages_in(released),
             )
         return True
 
@@ -365,15 +366,16 @@ def held_by(
         failed: Its deliveries failed, and count as such.
         but: By queue, messages that it keeps.
     """
-    prefix = member + "/"
-    return [
-        given_back_step(batch, queue, message_id, entry, failed=failed)
-        for queue, served in batch.machine.state.queues.items()
-        for message_id, entry in served.entries.marked()
-        if entry.acquired_by is not None
-        and entry.acquired_by.startswith(prefix)
-        and message_id not in but.get(queue, ())
-    ]
+    prefix, steps = member + "/", list[RecordStep]()
+    for queue, served in batch.machine.state.queues.items():
+        kept = but.get(queue, ())
+        held = [
+            (message_id, entry)
+            for message_id, entry in served.entries.marked()
+            if (entry.acquired_by or "").startswith(prefix) and message_id not in kept
+        ]
+        steps += given_back_steps(batch, queue, held, failed=failed)
+    return steps
 
 
 def attached_at(state: State, members: Container[str]) -> list[str]:
@@ -390,10 +392,21 @@ def _detached(batch: Batch, text: str) -> list[RecordStep]:
     return batch.machine.detach(link_key(text), closed=False)
 
 
-def given_back_step(
+def messages_in(steps: Iterable[RecordStep]) -> int:
+    """Count the messages that steps give back."""
+    return rows_of(step.run for step in steps)
+
+
+def given_back_steps(
+    batch: Batch, queue: str, held: Iterable[tuple[int, Entry]], *, failed: bool
+) -> Iterator[RecordStep]:
+    """Make the steps that let acquired messages wait again, whoever holds them."""
+    return joined([_given_back(batch, queue, *one, failed=failed) for one in held])
+
+
+def _given_back(
     batch: Batch, queue: str, message_id: int, entry: Entry, *, failed: bool
 ) -> RecordStep:
-    """The step that makes an acquired message available again, whoever holds it."""
     machine, count = batch.machine, entry.delivery_count + failed
     detail = given_back(entry.detail, None)
     if failed:

@@ -80,10 +80,11 @@ def _terms_of(header: MessageHeader | None) -> tuple[int, bool]:
 
 def _of_these(entries: Mapping[int, Any], message_ids: Sequence[int]) -> Sequence[int]:
     """Leave out those of some messages that are not on their queue any more."""
-    are_all = isinstance(entries, Entries) and type(message_ids) is range
-    if are_all and entries.free(message_ids, None) == len(message_ids):
-        return message_ids
-    return [message_id for message_id in message_ids if message_id in entries]
+    if isinstance(entries, Entries) and isinstance(message_ids, range):
+        are_all = entries.free(message_ids, None) == len(message_ids)
+    else:
+        are_all = False
+    return message_ids if are_all else [*filter(entries.__contains__, message_ids)]
 
 
 def _outcome_in(detail: str) -> str:

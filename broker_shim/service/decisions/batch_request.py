@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service.decisions.arrivals import Fields, check_record, record_of
+from broker_shim.service.decisions.arrivals import Fields, check_record, object_of, record_of
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.store import protocol as wire
 from broker_shim.store.protocol import Body
@@ -21,7 +21,8 @@ from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import MAX_NUMBER
 from sparkstore.core.state_machine.batches import RequestOrigin
-from sparkstore.core.state_machine.call_values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep, joined
+from sparkstore.core.state_machine.definitions import as_json
 
 _KINDS = frozenset({Kind.ENQUEUED, Kind.ACQUIRED, Kind.DEQUEUED, Kind.RELEASED})
 _FIELDS = len(Record._fields)
@@ -153,18 +154,30 @@ def decided(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> li
         record = record_of(part.at(0))
     except InvalidRequest:  # each of them is refused by itself
         return [step for index in range(len(part.message_ids)) for step in one(index, 0)]
-    is_plain = record.kind is Kind.ACQUIRED or (
-        record.kind is Kind.DEQUEUED and record.detail is None
-    )
-    return batches.of_entries(
+    kind, detail = _alike(record)
+    steps = batches.of_entries(
         decisions.machine,
         part.message_ids,
         record.queue or "",
         decisions.holder_of_free(record.holder),
-        record.kind if is_plain else None,
+        kind,
         one,
         RequestOrigin(member, part.first),
+        detail,
     ).steps
+    return [*joined(steps)] if kind is None else steps
+
+
+def _alike(record: Record) -> tuple[Kind | None, str | None]:
+    """Find kind and detail of the records that such requests make; no kind: it depends on each."""
+    if record.kind is Kind.RELEASED:
+        return None, None
+    if record.detail is None or record.kind is Kind.ACQUIRED:
+        return record.kind, None
+    try:
+        return record.kind, as_json(object_of(record.detail))
+    except InvalidRequest:  # as each is told by itself
+        return None, None
 
 
 def _enqueued(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> list[RecordStep]:

@@ -165,13 +165,14 @@ def singles_of(steps: Iterable[RecordStep]) -> Iterator[RecordStep]:
 
 
 def joined(steps: Sequence[RecordStep]) -> Iterator[RecordStep]:
-    """Join neighbours of one record each: those that differ in nothing but message and time."""
+    """Join neighbours of one record each: but for message, time and request they are alike."""
     at = 0
     while at < len(steps):
         record, end = steps[at].record, at + 1
         while end < len(steps):
             later, message_id = steps[end].record, (record.message_id or 0) + end - at
-            alike = later == record._replace(message_id=message_id, at=later.at)
+            request = None if record.request is None else record.request + end - at
+            alike = later == record._replace(message_id=message_id, at=later.at, request=request)
             if not alike or steps[end].is_kept != steps[at].is_kept:
                 break
             end += 1

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
+from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.service.decisions.batch_request import part_of
+from broker_shim.service.decisions.batch_request import decided, part_of
+from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.store import protocol as wire
+from sparkstore.core.fold import State
 from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine.call_values import Queue
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 
 def said(record: Record) -> tuple[Any, ...]:
@@ -95,3 +100,27 @@ def test_each_message_of_a_batch_is_a_request() -> None:
     assert wire.request_count((wire.RUN, (1, ACQUIRED, 7, 3, None, None))) == 3
     assert wire.request_count((wire.RUN, (1, ACQUIRED, 7, "3", None, None))) == 1
     assert wire.request_count((wire.DO, (1, (ACQUIRED, ACQUIRED)))) == 1
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(Kind.DEQUEUED, 0, "q", holder="me"),
+        Record(Kind.DEQUEUED, 0, "q", holder="me", detail='{"outcome":"rejected"}'),
+        Record(Kind.RELEASED, 0, "q", holder="me"),
+        Record(Kind.RELEASED, 0, "q", None, "me", 1, detail='{"x-opt-why": ["string", "7"]}'),
+    ],
+    ids=["accepted", "rejected", "released", "failed"],
+)
+def test_what_a_member_says_of_a_range_of_messages_is_one_record(record: Record) -> None:
+    kept = TerminusDurability.UNSETTLED_STATE
+    machine = StoreStateMachine(State(), kept, iter(range(999)).__next__)
+    decisions = Decisions(machine, "m", 1 << 20)
+    machine.apply(machine.create(Queue("q")), 1)
+    machine.apply(machine.reserve(40)[1], 2)
+    ids, most = range(1, 41), ((HEADER,), (b"",) * 40)
+    asked = (1, ENQUEUED, 1, 40, *most), (41, ACQUIRED, 1, 40, None, None)
+    for body in (*asked, (81, said(record), 1, 40, None, None)):
+        steps = decided(decisions, part_of(wire.RUN, body), "m", lambda *_: [])
+        assert [(step.record.request, step.run.message_ids) for step in steps] == [(body[0], ids)]
+        machine.apply(steps, 3)
