@@ -44,14 +44,14 @@ class EntryObserver:
         detail = run.record.detail
         self._served.metrics.replaced += run.rows * (detail == REPLACED)
         queue.taken_elsewhere(run.message_ids)
-        ended = queue.of_others(run.message_ids)
-        queue.removed(ended, "accepted" if detail is None else _outcome_in(detail))
+        ended = filter(queue.elsewhere.__contains__, run.message_ids)
+        queue.removed([*ended], "accepted" if detail is None else _outcome_in(detail))
 
     def _acquired(self, queue: QueueDispatch, run: Run) -> None:
         queue.taken_elsewhere(run.message_ids)
 
     def _released(self, queue: QueueDispatch, run: Run) -> None:
-        for message_id in queue.of_others(run.message_ids):
+        for message_id in [*filter(queue.elsewhere.__contains__, run.message_ids)]:
             failed = (run.record.delivery_count or 0) > queue.delivery_count(message_id)
             self._settlement.released(message_id, queue, failed=failed)
 

@@ -54,7 +54,7 @@ class QueueDispatch:
     """The messages and the consumers of one queue, and who holds what.
 
     Invariant: a message on the queue is either waiting or held, never both. What another member of
-    the store's service holds is held here, too, by nobody of this broker (`of_others`).
+    the store's service holds is held here, too, by nobody of this broker (`elsewhere`).
 
     Attributes:
         name: Of the queue.
@@ -275,9 +275,8 @@ class QueueDispatch:
         What this broker has handed out itself is left to that: its own call tells what became
         of it.
         """
-        others = [*filterfalse(self._held.__contains__, message_ids)]
-        if others:
-            self._elsewhere.update(self.withdraw(others).held)
+        others = filterfalse(self._held.__contains__, message_ids)
+        self._elsewhere.update(self.withdraw(others).held)
 
     def held_here(self, message_id: int) -> None:
         """Note that a link of this broker holds now what another member held."""
@@ -287,10 +286,6 @@ class QueueDispatch:
     def elsewhere(self) -> Collection[int]:
         """The messages that other members hold."""
         return self._elsewhere
-
-    def of_others(self, message_ids: Sequence[int]) -> Sequence[int]:
-        """Return those of messages that other members hold."""
-        return [*filter(self._elsewhere.__contains__, message_ids)]
 
     def unknown(self, message_ids: Sequence[int]) -> Sequence[int]:
         """Return those of messages that are not on the queue; rising ones mostly are all new."""

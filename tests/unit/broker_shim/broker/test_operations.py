@@ -122,7 +122,7 @@ def test_what_another_broker_on_the_store_has_is_not_acquired(house: House) -> N
     answers = acquired(house, "one")
     house.run()
     assert isinstance(answers[0], NotAcquired)
-    assert house.broker.queues["q"].of_others([1])  # on its queue, until that one decides
+    assert 1 in house.broker.queues["q"].elsewhere  # on its queue, until that one decides
 
 
 def test_what_is_not_there_is_refused(house: House) -> None:

@@ -64,4 +64,4 @@ def test_what_somebody_else_acquired_meanwhile_is_held_for_it(
     queue.withdraw([message_id])
     done(place.store.acquire, message_id, "q", "another")
     place.broker.undelivered.not_taken(queue, message_id)
-    assert queue.of_others([message_id])
+    assert message_id in queue.elsewhere
