@@ -11,7 +11,7 @@ wants before the others are, who take the next message whatever it is.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import filterfalse
 from typing import Protocol
 
@@ -68,6 +68,7 @@ class QueueDispatch:
         departed: How many of them left in which way, as far as that is known where they leave.
         redelivered: Failed deliveries of its messages, since the start.
         dead_lettered: Messages that went from it to its dead letters, since the start.
+        elsewhere: The messages that other members hold; they are held here, too.
         owner: Whose client had the broker make and name it (`owners.shared`); None: nobody's.
         maker: The number of the connection that did; None: nobody, or before a restart.
         watcher: Told when consumers come, and when the last one goes.
@@ -89,7 +90,7 @@ class QueueDispatch:
         self._index = QueueIndex()
         self._held: dict[int, int] = {}
         self._taken_out = TakenOutRuns(self._index)
-        self._elsewhere: set[int] = set()
+        self.elsewhere: set[int] = set()
         self._delivery_counts: dict[int, int] = {}
         self._refused_by: dict[int, set[Consumer]] = {}
         self._cursors: deque[SelectiveCursor] = deque()
@@ -192,7 +193,7 @@ class QueueDispatch:
     def released(self, message_id: int, *, delivery_failed: bool) -> None:
         """Let a held message wait again."""
         place = self._held.pop(message_id)
-        self._elsewhere.discard(message_id)
+        self.elsewhere.discard(message_id)
         self._index.put_back(place)
         for cursor in self._cursors:
             cursor.given_back(place, message_id)
@@ -253,7 +254,7 @@ class QueueDispatch:
     def _departed(self, message_ids: Sequence[int], kind: str) -> None:
         self.departures += len(message_ids)
         self.departed[kind] += len(message_ids)
-        for noted in (self._not_durable, self._elsewhere):
+        for noted in (self._not_durable, self.elsewhere):
             if noted:
                 noted.difference_update(message_ids)
         for counted in (self._delivery_counts, self._refused_by):
@@ -267,7 +268,7 @@ class QueueDispatch:
         End it by `released` or `removed`, as they do.
         """
         self.taken_elsewhere(message_ids)
-        self._elsewhere.update(filter(self._held.__contains__, message_ids))
+        self.elsewhere.update(filter(self._held.__contains__, message_ids))
 
     def taken_elsewhere(self, message_ids: Sequence[int]) -> None:
         """Note that others hold those of messages that waited here, as of `held_elsewhere`.
@@ -276,16 +277,11 @@ class QueueDispatch:
         of it.
         """
         others = filterfalse(self._held.__contains__, message_ids)
-        self._elsewhere.update(self.withdraw(others).held)
+        self.elsewhere.update(self.withdraw(others).held)
 
     def held_here(self, message_id: int) -> None:
         """Note that a link of this broker holds now what another member held."""
-        self._elsewhere.discard(message_id)
-
-    @property
-    def elsewhere(self) -> Collection[int]:
-        """The messages that other members hold."""
-        return self._elsewhere
+        self.elsewhere.discard(message_id)
 
     def unknown(self, message_ids: Sequence[int]) -> Sequence[int]:
         """Return those of messages that are not on the queue; rising ones mostly are all new."""
