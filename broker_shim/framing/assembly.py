@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from broker_shim.amqp_0_10.commands import MessageTransfer
 from broker_shim.amqp_0_10.definitions import SegmentType
+from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.frames import (
     FIRST_FRAME,
     FIRST_SEGMENT,
@@ -15,16 +17,20 @@ from broker_shim.framing.frames import (
     LAST_SEGMENT,
     MOST_FRAME_BYTES,
     Frame,
+    frame_header,
 )
 from broker_shim.framing.methods import Method
 from broker_shim.framing.methods import encoded_method as encoded
 from broker_shim.framing.order import FrameOrder, FramingLimits
 from broker_shim.framing.segments import BodySegment, HeaderSegment, MethodSegment
+from broker_shim.framing.sequences import after
 
 _CONTROL, _COMMAND, _HEADER, _BODY = (int(kind) for kind in SegmentType)
 _WHOLE = FIRST_FRAME | LAST_FRAME
 _FIRST_OF_SOME = FIRST_SEGMENT | _WHOLE
 _LAST_OF_SOME = LAST_SEGMENT | _WHOLE
+_AT_A_TIME = 64
+"""Messages that are read together, before the turn's clock is looked at."""
 
 
 @dataclass(slots=True)
@@ -52,10 +58,90 @@ class Assembly:
     body: BodySegment | None = None
     command_id: int | None = None
 
+    def __len__(self) -> int:
+        """The number of commands, or one control."""
+        return 1
+
     @property
     def is_control(self) -> bool:
         """True for a control, which has no number and no content."""
         return self.method.NAME.startswith(("connection.", "session."))
+
+    @property
+    def content_bytes(self) -> int:
+        """The bytes of header and body, as far as they are attached."""
+        header, body = self.header, self.body
+        return (0 if header is None else header.byte_count) + (
+            0 if body is None else body.byte_count
+        )
+
+    def singles(self) -> Iterator[Assembly]:
+        """Iterate over the commands, each with its header and body attached."""
+        yield self
+
+    def cut(self, count: int) -> Assembly:
+        """Keep the first `count` commands, some but not all, and return the rest."""
+        raise AssertionError(f"{self.method.NAME} is one command: {count} cannot be cut off")
+
+
+@dataclass(slots=True)
+class TransferRun(Assembly):
+    """Transfers that follow each other and say the same, but for the message: one at least.
+
+    Attributes:
+        headers: The header segment of each, encoded.
+        bodies: The body of each.
+    """
+
+    headers: Sequence[bytes] = ()
+    bodies: Sequence[bytes] = ()
+
+    def __len__(self) -> int:
+        """The number of transfers."""
+        return len(self.bodies)
+
+    @property
+    def content_bytes(self) -> int:
+        """The bytes of all headers and bodies."""
+        return sum(map(len, self.headers)) + sum(map(len, self.bodies))
+
+    def cut(self, count: int) -> TransferRun:
+        """Keep the first `count` transfers, and return the rest. See `Assembly.cut`."""
+        rest = replace(self, headers=self.headers[count:], bodies=self.bodies[count:])
+        if self.command_id is not None:
+            rest.command_id = after(self.command_id, count)
+        self.headers, self.bodies = self.headers[:count], self.bodies[:count]
+        return rest
+
+    def singles(self) -> Iterator[Assembly]:
+        """Iterate over the transfers. See `Assembly.singles`."""
+        for at, (header, body) in enumerate(zip(self.headers, self.bodies, strict=True)):
+            yield Assembly(
+                self.channel,
+                self.method,
+                self.sync,
+                header=HeaderSegment(header),
+                body=BodySegment(body),
+                command_id=None if self.command_id is None else after(self.command_id, at),
+            )
+
+    def encoded(self, max_frame_bytes: int) -> bytes:
+        """Encode the frames of all transfers in one pass."""
+        room, channel = max_frame_bytes - HEADER_BYTES, self.channel
+        method = Frame(
+            _COMMAND, _FIRST_OF_SOME, channel, encoded(self.method, sync=self.sync)
+        ).encoded
+        parts = list[bytes]()
+        for header, body in zip(self.headers, self.bodies, strict=True):
+            if len(header) <= room and len(body) <= room:
+                before_header = frame_header(_HEADER, _WHOLE, channel, len(header))
+                before_body = frame_header(_BODY, _LAST_OF_SOME, channel, len(body))
+                parts += (method, before_header, header, before_body, body)
+            else:
+                frames = [*_split(_HEADER, 0, channel, header, room)]
+                frames += _split(_BODY, LAST_SEGMENT, channel, body, room)
+                parts += (method, *(frame.encoded for frame in frames))
+        return b"".join(parts)
 
 
 class MethodReader:
@@ -72,36 +158,41 @@ class MethodReader:
         self._segments: dict[int, MethodSegment] = {}
         self._last: tuple[bytes, Method, bool] | None = None
 
-    def take_whole(self, frames: deque[Frame]) -> Assembly | None:
-        """Return the command that the first frame begins, if the next frames are all of the rest.
+    def take_run(self, frames: deque[Frame]) -> TransferRun | None:
+        """Return the messages that some frames begin with, if they are whole and say the same.
 
-        That is how nearly all messages come: a frame each for command, header and body. Those are
-        taken off, and header and body attached; what is anything else is for `take`, frame by
-        frame.
-
-        Raises:
-            RemoteCommandError: It is no command; its frames are taken off.
+        That is how nearly all messages come: a frame each for command, header and body, the first
+        of which a client repeats. Those are taken off, so many at once; what is anything else is
+        for `take`, frame by frame.
         """
-        whole = _whole_message(frames)
-        if whole is None:
+        kind, _flags, channel, payload = frames[0]
+        order, headers, bodies = self._orders.get(channel << 1), list[bytes](), list[bytes]()
+        while frames and order is not None and len(bodies) < _AT_A_TIME:
+            content = _whole_message(frames, payload)
+            if content is None or not order.fits_whole(len(payload), *map(len, content)):
+                break
+            if not bodies and not self._is_transfer(kind, payload):
+                break
+            for _ in range(3 if frames[1].flags == _WHOLE else 2):
+                frames.popleft()
+            headers.append(content[0])
+            bodies.append(content[1])
+        if not bodies or self._last is None:
             return None
-        (kind, _, channel, payload), header, body = whole
-        order = self._orders.get(channel << 1)
-        body_bytes = 0 if body is None else len(body.payload)
-        if order is None or not order.fits_whole(len(payload), len(header.payload), body_bytes):
-            return None
-        for _ in range(2 if body is None else 3):
-            frames.popleft()
-        last = self._last
-        if last is None or last[0] != payload:  # a client says the same of most of its messages
-            last = self._last = (payload, *MethodSegment(kind, payload).read())
-        return Assembly(
-            channel,
-            last[1],
-            last[2],
-            header=HeaderSegment(header.payload),
-            body=None if body is None else BodySegment(body.payload),
-        )
+        _payload, method, sync = self._last
+        return TransferRun(channel, method, sync, headers=headers, bodies=bodies)
+
+    def _is_transfer(self, kind: int, payload: bytes) -> bool:
+        """True if a segment is that of a transfer, which is read if the last one was another."""
+        if self._last is None or self._last[0] != payload:
+            try:
+                method, sync = MethodSegment(kind, payload).read()
+            except RemoteCommandError:  # `take` says so
+                return False
+            if not isinstance(method, MessageTransfer):
+                return False
+            self._last = payload, method, sync
+        return True
 
     def take(self, frame: Frame) -> Assembly | Frame | None:
         """Take a frame, and return what is complete by it.
@@ -151,40 +242,35 @@ class MethodReader:
                 order.is_dropped = not order.is_between
 
 
-def _whole_message(frames: deque[Frame]) -> tuple[Frame, Frame, Frame | None] | None:
-    """Command, header and body, if some frames begin with all of these in a frame each."""
+def _whole_message(frames: deque[Frame], method: bytes) -> tuple[bytes, bytes] | None:
+    """Header and body, if some frames begin with this command and all of these, in a frame each."""
     first = frames[0]
-    if first.type != _COMMAND or first.flags != _FIRST_OF_SOME or len(frames) < 2:
+    if first.type != _COMMAND or first.flags != _FIRST_OF_SOME or first.payload != method:
         return None
-    header, channel = frames[1], first.channel
-    if header.type != _HEADER or header.channel != channel:
+    if len(frames) < 2 or frames[1].type != _HEADER or frames[1].channel != first.channel:
         return None
+    header = frames[1]
     if header.flags == _LAST_OF_SOME:
-        return first, header, None
+        return header.payload, b""
     if header.flags != _WHOLE or len(frames) < 3:
         return None
     body = frames[2]
-    is_last = body.type == _BODY and body.channel == channel and body.flags == _LAST_OF_SOME
-    return (first, header, body) if is_last else None
+    is_last = body.type == _BODY and body.flags == _LAST_OF_SOME
+    return (header.payload, body.payload) if is_last and body.channel == first.channel else None
 
 
-def frames_of(
-    assembly: Assembly,
-    max_frame_bytes: int = MOST_FRAME_BYTES,
-    encoded_method: bytes | None = None,
-) -> Iterator[Frame]:
+def frames_of(assembly: Assembly, max_frame_bytes: int = MOST_FRAME_BYTES) -> Iterator[Frame]:
     """The frames of an assembly, with the header and body that are attached to it.
 
     Args:
         assembly: What is sent.
         max_frame_bytes: Most bytes of a frame with its header.
-        encoded_method: The segment of its method, if that was encoded before.
 
     Raises:
         LocalFramingError: A value of the method does not fit its field.
     """
     kind = _CONTROL if assembly.is_control else _COMMAND
-    segments = [(kind, encoded_method or encoded(assembly.method, sync=assembly.sync))]
+    segments = [(kind, encoded(assembly.method, sync=assembly.sync))]
     if assembly.header is not None:
         segments.append((_HEADER, assembly.header.payload))
     if assembly.body is not None:
@@ -194,13 +280,10 @@ def frames_of(
     for index, (kind, payload) in enumerate(segments):
         is_last = index == last and assembly.is_whole  # else frames follow that nobody attached
         flags = (0 if index else FIRST_SEGMENT) | (LAST_SEGMENT if is_last else 0)
-        if len(payload) <= room:
-            yield Frame(kind, flags | _WHOLE, assembly.channel, payload)
-        else:
-            yield from _split(kind, flags, assembly.channel, payload, room)
+        yield from _split(kind, flags, assembly.channel, payload, room)
 
 
 def _split(kind: int, flags: int, channel: int, payload: bytes, room: int) -> Iterator[Frame]:
-    for at in range(0, len(payload), room):
+    for at in range(0, len(payload) or 1, room):
         place = (0 if at else FIRST_FRAME) | (LAST_FRAME if at + room >= len(payload) else 0)
         yield Frame(kind, flags | place, channel, payload[at : at + room])

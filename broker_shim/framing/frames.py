@@ -71,10 +71,16 @@ class Frame(NamedTuple):
             if size > MOST_FRAME_BYTES or flags > ALONE or kind > _MOST_TYPE:
                 message = f"a frame of type {kind}, {size} bytes and flags {flags:#x}"
                 raise LocalFramingError(f"{message}: split it by `frames_of`")
-            return _HEADER.pack(flags, kind, size, 0, kind != _CONTROL, channel, 0) + payload
+            return frame_header(kind, flags, channel, len(payload)) + payload
         except (struct.error, TypeError) as reason:
             message = f"channel {channel} or type {kind} does not fit a frame: {reason}"
             raise LocalFramingError(message) from reason
+
+
+def frame_header(kind: int, flags: int, channel: int, payload_bytes: int) -> bytes:
+    """Encode what stands before the payload of a frame; raises struct.error if it does not fit."""
+    size = HEADER_BYTES + payload_bytes
+    return _HEADER.pack(flags, kind, size, 0, kind != _CONTROL, channel, 0)
 
 
 class FrameReader:

@@ -48,27 +48,24 @@ class ConnectionIncoming:
         self._counted_bytes = 0
 
     def handle_next(self, frames: deque[Frame]) -> int:
-        """Handle the first of some frames, and those after it that complete its command.
+        """Handle the first of some frames, and those after it that make messages with it.
 
-        Header and body are attached then: the frames of a message of ordinary size need not go
-        through all handlers one by one. For where nobody stands before the standard handlers.
+        The frames of messages of ordinary size need not go through all handlers one by one. For
+        where nobody stands before the standard handlers.
 
         Returns:
             How many frames it took off.
         """
         count, channel = len(frames), frames[0].channel
         session = self._controls.session_on(channel)
-        if session is None:
+        run = None if session is None else self._methods.take_run(frames)
+        if session is None or run is None:
             self.handle_frame(frames.popleft())
             return 1
         try:
-            assembly = self._methods.take_whole(frames)
-            if assembly is not None:
-                session.handle_assembly(assembly)
+            session.handle_assembly(run)
         except RemoteCommandError as error:
             self._controls.session_failed(channel, error)
-        if len(frames) == count:
-            self.handle_frame(frames.popleft())
         return count - len(frames)
 
     def handle_frame(self, frame: Frame) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from broker_shim.amqp_0_10.commands import MessageTransfer
 from broker_shim.amqp_0_10.controls import Control
-from broker_shim.framing.assembly import Assembly, frames_of
+from broker_shim.framing.assembly import Assembly, TransferRun, frames_of
 from broker_shim.framing.frames import MOST_FRAME_BYTES, Frame
-from broker_shim.framing.methods import encoded_method
 from broker_shim.handlers.content import ContentCollector
 from broker_shim.handlers.handler import AssemblyHandler
 
@@ -24,23 +22,14 @@ class SessionOutgoing:
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self.max_frame_bytes = MOST_FRAME_BYTES
-        self._last_transfer: tuple[str | None, int, int] | None = None
-        self._encoded_transfer = b""
 
     def handle_assembly(self, assembly: Assembly) -> None:
         """Write an assembly in frames of at most `max_frame_bytes`."""
-        frames = frames_of(assembly, self.max_frame_bytes, self._encoded(assembly))
-        self._write(b"".join([frame.encoded for frame in frames]))
-
-    def _encoded(self, assembly: Assembly) -> bytes | None:
-        """Encode a transfer's method, once for transfers that say the same: nearly all do."""
-        method = assembly.method
-        if type(method) is not MessageTransfer or assembly.sync:
-            return None
-        transfer = method.destination, method.accept_mode, method.acquire_mode
-        if transfer != self._last_transfer:
-            self._last_transfer, self._encoded_transfer = transfer, encoded_method(method)
-        return self._encoded_transfer
+        if isinstance(assembly, TransferRun):
+            self._write(assembly.encoded(self.max_frame_bytes))
+        else:
+            frames = frames_of(assembly, self.max_frame_bytes)
+            self._write(b"".join([frame.encoded for frame in frames]))
 
     def handle_frame(self, frame: Frame) -> None:
         """Write one frame as it is."""
@@ -110,8 +99,8 @@ class SessionControls(Protocol):
             RemoteCommandError: It cannot come now, or says what cannot be.
         """
 
-    def numbered(self, assembly: Assembly) -> bool:
-        """Give a command its number; False if the session takes none, and it is dropped."""
+    def numbered(self, assembly: Assembly) -> Assembly | None:
+        """Give commands their numbers; returns those that are to be done, None: all are dropped."""
 
 
 class SessionIncoming:
@@ -132,9 +121,10 @@ class SessionIncoming:
         if assembly.is_control:
             self._controls.session_control(assembly.method)  # type: ignore[arg-type]
             return
-        self._is_dropping = not self._controls.numbered(assembly)
-        if not self._is_dropping:
-            self._commands.handle_assembly(assembly)
+        numbered = self._controls.numbered(assembly)
+        self._is_dropping = numbered is None
+        if numbered is not None:
+            self._commands.handle_assembly(numbered)
 
     def handle_frame(self, frame: Frame) -> None:
         """Forward a frame of a command, unless the command was dropped."""

@@ -7,7 +7,7 @@ by the session until then; what is rolled back is the client's to accept or rele
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
@@ -73,50 +73,50 @@ class OpenTransactions:
 
 
 @dataclass(slots=True, eq=False)
-class AcceptedDelivery:
-    """A message that the client accepted in the transaction; a `SettledWork`.
+class AcceptedRun:
+    """Messages of one consumer that the client accepted in the transaction; a `SettledWork`.
 
     Attributes:
-        message_id: The id of the message.
-        queue: The queue that it leaves.
-        holder: Whoever holds it there.
-        on_committed: Called once it has left its queue.
-        on_undone: Called if it has not: the client decides again.
+        message_ids: The ids of the messages.
+        queue: The queue that they leave.
+        holder: Whoever holds them there.
+        on_committed: Called once they have left their queue.
+        on_undone: Called if they have not: the client decides again.
     """
 
-    message_id: int
+    message_ids: Sequence[int]
     queue: str
     holder: str
     on_committed: Callable[[], None]
     on_undone: Callable[[], None]
 
     def __len__(self) -> int:
-        """One delivery. See `SettledWork`."""
-        return 1
+        """The number of deliveries. See `SettledWork`."""
+        return len(self.message_ids)
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """The queue and the id of the accepted message. See `SettledWork`."""
-        return [(self.queue, self.message_id)]
+        """The queue and the id of each accepted message. See `SettledWork`."""
+        return [(self.queue, message_id) for message_id in self.message_ids]
 
     def operations(self, served: ServedQueues) -> list[StoreCall]:  # noqa: ARG002
-        """Make the dequeue of the accepted message. See `SettledWork`."""
-        return [DequeueCall(self.message_id, self.queue, self.holder)]
+        """Make the dequeue of the accepted messages. See `SettledWork`."""
+        return [DequeueCall(i, self.queue, self.holder) for i in self.message_ids]
 
     def committed(self, served: ServedQueues) -> None:
-        """Take the message, which is dequeued durably, off its queue. See `SettledWork`."""
+        """Take the messages, which are dequeued durably, off their queue. See `SettledWork`."""
         dispatch = served.queues.get(self.queue)
         if dispatch is not None:
-            dispatch.removed((self.message_id,), "accepted")
-        served.metrics.accepted += 1
+            dispatch.removed(self.message_ids, "accepted")
+        served.metrics.accepted += len(self)
         self.on_committed()
 
     def promised(self) -> None:
-        """Note that a branch has the message durably. See `SettledWork`."""
+        """Note that a branch has the messages durably. See `SettledWork`."""
         self.on_committed()
 
     def undone(self, on_done: OnComplete) -> None:
-        """Let the session have the delivery again. See `SettledWork`."""
+        """Let the session have the deliveries again. See `SettledWork`."""
         self.on_undone()
         on_done(None)
 
@@ -143,27 +143,30 @@ class SessionTransaction:
         """True if there is nothing to do."""
         return self._work.is_empty
 
-    def publish(self, header: MessageHeader, body: bytes, queues: Iterable[str]) -> None:
-        """Send a message at the commit.
+    def publish(
+        self, header: MessageHeader, bodies: Sequence[bytes], queues: Iterable[str]
+    ) -> None:
+        """Send messages that share a header at the commit. Raises as `take`."""
+        self.take(len(bodies), sum(map(len, bodies)) + len(bodies) * header.header_bytes)
+        for body in bodies:
+            posting = self._work.post()
+            posting.publish(header, body, queues, posting.ended)
+
+    def accept(self, accepted: AcceptedRun) -> None:
+        """Accept deliveries, which it has taken, at the commit."""
+        self._work.settle(accepted)
+
+    def take(self, operation_count: int, byte_count: int = 0) -> None:
+        """Count operations that are to be added.
 
         Raises:
             RemoteCommandError: There is too much in it.
         """
-        self._take(len(body) + header.header_bytes)
-        posting = self._work.post()
-        posting.publish(header, body, queues, posting.ended)
-
-    def accept(self, accepted: AcceptedDelivery) -> None:
-        """Accept a delivery at the commit. Raises as `publish`."""
-        self._take(0)
-        self._work.settle(accepted)
-
-    def _take(self, byte_count: int) -> None:
         settings = self._broker.settings
-        if self.is_empty and not self._bytes:
+        if operation_count and self.is_empty and not self._bytes:
             self.on_begun()
         self._bytes += byte_count
-        count = self._work.operation_count + 1
+        count = self._work.operation_count + operation_count
         if (
             count > settings.max_transaction_operations
             or self._bytes > settings.max_transaction_bytes

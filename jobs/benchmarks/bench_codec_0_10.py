@@ -66,13 +66,12 @@ def decode(stream: bytes) -> int:
     for at in range(0, len(stream), READ_BYTES):
         frames.extend(reader.feed(stream[at : at + READ_BYTES]))
         while len(frames) >= 3:
-            assembly = methods.take_whole(frames)
-            assert assembly is not None
-            assert assembly.header is not None
-            assert assembly.body is not None
-            assert assembly.header.delivery.routing_key == "orders"
-            assert assembly.header.message.application_headers is not None
-            size += len(assembly.body.payload)
+            run = methods.take_run(frames)
+            assert run is not None
+            for header, body in zip(map(HeaderSegment, run.headers), run.bodies, strict=True):
+                assert header.delivery.routing_key == "orders"
+                assert header.message.application_headers is not None
+                size += len(body)
     return size
 
 

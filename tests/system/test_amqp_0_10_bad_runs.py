@@ -10,10 +10,14 @@ import pytest
 from broker_shim.amqp_0_10.commands import (
     ExecutionSync,
     MessageAccept,
+    MessageRelease,
     MessageTransfer,
     QueueDeclare,
     QueuePurge,
     QueueQuery,
+    TxCommit,
+    TxRollback,
+    TxSelect,
 )
 from broker_shim.amqp_0_10.controls import SessionAttach, SessionAttached, SessionCommandPoint
 from broker_shim.framing.assembly import Assembly, frames_of
@@ -47,9 +51,9 @@ def client(broker: BrokerProcess) -> Iterator[OldClient]:
         yield it
 
 
-def frames(number: int, channel: int = 1) -> list[bytes]:
+def frames(number: int, channel: int = 1, queue: str = "q") -> list[bytes]:
     """The frames of a message: method, header and body, which is its number."""
-    assembly = Assembly(channel, MessageTransfer("", 1, 0), **content("q", b"%4d" % number))
+    assembly = Assembly(channel, MessageTransfer("", 1, 0), **content(queue, b"%4d" % number))
     return [frame.encoded for frame in frames_of(assembly)]
 
 
@@ -57,20 +61,15 @@ def whole(number: int, channel: int = 1) -> bytes:
     return b"".join(frames(number, channel))
 
 
-def bodies(broker: BrokerProcess) -> list[int]:
+def bodies(broker: BrokerProcess, queue: str = "q") -> list[int]:
     """The numbers that are on the queue, which is emptied."""
-    return [*map(int, contents(broker))]
-
-
-def contents(broker: BrokerProcess) -> list[bytes]:
-    """The bodies of all that is on the queue, which is emptied."""
     with OldClient(broker.url, b"takes") as taker:
-        count = taker.do(QueueQuery("q")).message_count
-        taker.subscribe("q")
+        count = taker.do(QueueQuery(queue)).message_count
+        taker.subscribe(queue)
         came = [taker.receive() for _ in range(count)]
         taker.do(MessageAccept(tuple((message.number, message.number) for message in came)))
-        assert taker.do(QueueQuery("q")).message_count == 0
-    return [message.body for message in came]
+        assert taker.do(QueueQuery(queue)).message_count == 0
+    return [int(message.body) for message in came]
 
 
 def resized(change: int) -> Callable[[bytes], bytes]:
@@ -101,10 +100,16 @@ def test_of_commands_of_which_one_lies_about_a_length_those_before_it_are_done(
     run[AT][part] = lie(run[AT][part])
     client.write(b"".join(map(b"".join, run)))
     client.end_writing()
-    came = contents(broker)
-    assert [*map(int, came[:AT])] == [*range(AT)]
-    # How long a body is nobody says but its frame, so what that takes of the next is its body.
-    assert len(came) == AT or (part == 2 and len(came) == AT + 1)
+    assert bodies(broker) == [*range(AT)]
+
+
+def test_a_body_that_is_not_as_long_as_its_header_says_is_refused_and_says_so(
+    client: OldClient,
+) -> None:
+    method, header, body = frames(0)
+    client.write(method + header + sized(len(body) + len(method))(body) + method, 1)
+    with pytest.raises(AssertionError, match="content-length is 4, and the body has 25 bytes"):
+        client.do(ExecutionSync())
 
 
 def test_commands_that_are_cut_at_any_byte_are_the_same_commands(
@@ -180,12 +185,57 @@ RANGES: dict[str, tuple[tuple[tuple[int, int], ...], ...]] = {
 }
 
 
+WITHIN = pytest.mark.parametrize("within", [None, TxCommit(), TxRollback()])
+"""Accepted alone, or in a transaction that ends so."""
+
+
+@WITHIN
 @pytest.mark.parametrize("commands", RANGES.values(), ids=RANGES)
 def test_ranges_accept_what_they_name_once(
-    broker: BrokerProcess, client: OldClient, commands: tuple[Any, ...]
+    broker: BrokerProcess,
+    client: OldClient,
+    commands: tuple[Any, ...],
+    within: TxCommit | TxRollback | None,
 ) -> None:
-    _accepts(client, commands)
-    assert bodies(broker) == []
+    _accepts(client, commands, within)
+    assert bodies(broker) == ([*range(20)] if isinstance(within, TxRollback) else [])
+
+
+def test_what_a_rollback_gives_back_may_be_accepted_in_other_ranges(
+    broker: BrokerProcess, client: OldClient
+) -> None:
+    _gets(client)
+    client.do(TxSelect())
+    client.do(MessageAccept(((2, 9), (12, 15))))
+    client.do(MessageAccept(((0, 1),)))
+    client.do(TxRollback())
+    client.do(MessageAccept(tuple((number, number) for number in range(0, 20, 2))))
+    client.do(TxCommit())
+    _leaves(client)
+    assert bodies(broker) == [*range(1, 20, 2)]
+
+
+@WITHIN
+def test_ranges_over_two_subscriptions_accept_each_message_on_its_queue(
+    broker: BrokerProcess, client: OldClient, within: TxCommit | TxRollback | None
+) -> None:
+    client.do(QueueDeclare("r"))
+    sent = [frames(number, queue="qr"[number // 3 % 2]) for number in range(24)]
+    client.write(b"".join(map(b"".join, sent)), 24)
+    client.subscribe("r", "second")
+    client.subscribe("q")
+    came = [client.receive() for _ in range(24)]
+    assert [message.number for message in came] == [*range(24)]
+    if within is not None:
+        client.do(TxSelect())
+    client.do(MessageAccept(((3, 20),)))
+    if within is not None:
+        client.do(within)
+    _leaves(client)
+    left = came if isinstance(within, TxRollback) else came[:3] + came[21:]
+    assert bodies(broker) + bodies(broker, "r") == sorted(
+        (int(message.body) for message in left), key=lambda number: (number // 3 % 2, number)
+    )
 
 
 NAMING_NOTHING: dict[str, tuple[tuple[tuple[int, int], ...], ...]] = {
@@ -221,12 +271,27 @@ def test_who_accepts_every_second_leaves_the_others(
     assert bodies(broker) == [*range(1, 20, 2)]
 
 
-def _accepts(client: OldClient, commands: tuple[Any, ...]) -> None:
+def _accepts(
+    client: OldClient, commands: tuple[Any, ...], within: TxCommit | TxRollback | None = None
+) -> None:
     """Twenty messages are sent and received, some are accepted in one read, and it hangs up."""
+    _gets(client)
+    if within is not None:
+        client.say(TxSelect())
+    for ranges in commands:
+        client.say(MessageAccept(ranges))
+    client.do(within or ExecutionSync())
+    _leaves(client)
+
+
+def _leaves(client: OldClient) -> None:
+    """All that it was sent and still has waits again when it hangs up."""
+    client.do(MessageRelease(((0, FAR - 1),)))
+    client.end_writing()
+
+
+def _gets(client: OldClient) -> None:
+    """Twenty messages are sent and received."""
     client.write(b"".join(map(whole, range(20))), 20)
     client.subscribe("q")
     assert [client.receive().number for _ in range(20)] == [*range(20)]
-    for ranges in commands:
-        client.say(MessageAccept(ranges))
-    client.do(ExecutionSync())
-    client.end_writing()

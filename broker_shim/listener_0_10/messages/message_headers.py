@@ -73,9 +73,14 @@ def read_header(header: HeaderSegment, exchange: str, body_bytes: int) -> Messag
         body_bytes: Length of its body.
 
     Raises:
-        RemoteCommandError: The header is none.
+        RemoteCommandError: The header is none, or names another length than the body has: then a
+            frame lied about its own, and has the next ones or a part of this one.
     """
     delivery, message = header.delivery, header.message
+    if message.content_length not in (None, body_bytes):
+        text = f"content-length is {message.content_length}, and the body has {body_bytes} bytes"
+        text += ": check the sizes of its frames, or leave content-length out"
+        raise RemoteCommandError(ExecutionErrorCode.ILLEGAL_ARGUMENT, text)
     named = exchange or None
     kinds = [*map(type, header.structs)]
     if delivery.exchange == named and not delivery.redelivered and kinds in _PLAIN:
@@ -126,8 +131,8 @@ def _properties(headers: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in texts if text is not None)
 
 
-def written_header(header: MessageHeader, *, is_redelivered: bool) -> HeaderSegment:
-    """The header segment that a client gets.
+def written_header(header: MessageHeader, *, is_redelivered: bool) -> bytes:
+    """The header segment that a client gets, encoded.
 
     Args:
         header: Of the stored message, whatever protocol it came by.
@@ -136,12 +141,12 @@ def written_header(header: MessageHeader, *, is_redelivered: bool) -> HeaderSegm
     if header.protocol != PROTOCOL or header.header is None:
         delivery, message = _foreign(header)
         delivery.redelivered = is_redelivered
-        return HeaderSegment.of(delivery, message)
+        return HeaderSegment.of(delivery, message).payload
+    if not is_redelivered:
+        return bytes(header.header)
     segment = HeaderSegment(bytes(header.header))
-    if is_redelivered:
-        segment.delivery.redelivered = True
-        return HeaderSegment.of(*segment.structs)
-    return segment
+    segment.delivery.redelivered = True
+    return HeaderSegment.of(*segment.structs).payload
 
 
 def _foreign(header: MessageHeader) -> tuple[MessageDeliveryProperties, MessageProperties]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from broker_shim.amqp_0_10 import commands as c
-from broker_shim.framing.sequences import Ranges, after, contains, distance, ranges_of
+from broker_shim.framing.sequences import Ranges, after, contains, distance, numbers_of, ranges_of
 
 _MOST_RANGES = 2_000
 """In one control, which is one frame."""
@@ -80,18 +80,23 @@ class IncomingCommands:
             self._base = command_id
         return True
 
-    def receive(self, *, sync: bool) -> int | None:
-        """Number the next command; None if it came before."""
-        if self._again is not None:
-            self._again = after(self._again)
-            if self._again == self.next_id:
-                self._again = None
-            self._is_due |= sync
-            return None
+    def seen(self, count: int, *, sync: bool) -> int:
+        """Count the first of so many commands that came before; these are not done again."""
+        if self._again is None:
+            return 0
+        seen = min(count, distance(self._again, self.next_id))
+        self._again = after(self._again, seen)
+        if self._again == self.next_id:
+            self._again = None
+        self._is_due |= sync
+        return seen
+
+    def receive(self, count: int = 1, *, sync: bool) -> int:
+        """Number the next commands, none of which was `seen`; the first number."""
         command_id = self.next_id
-        self.next_id = after(command_id)
+        self.next_id = after(command_id, count)
         if sync:
-            self._wanted.append(command_id)
+            self._wanted.extend(numbers_of(((command_id, after(self.next_id, -1)),)))
         return command_id
 
     def withdraw(self) -> None:
@@ -106,11 +111,15 @@ class IncomingCommands:
         self._untold += 1
         self._advance()
 
-    def complete_each(self, command_ids: Iterable[int]) -> None:
-        """Mark some commands as complete."""
-        before = len(self._done)
-        self._done.update(command_ids)
-        self._untold += len(self._done) - before
+    def complete_each(self, command_ids: Sequence[int]) -> None:
+        """Mark some commands as complete, whose numbers rise."""
+        before, count = len(self._done), len(command_ids)
+        if count and command_ids[0] == self._low and after(self._low, count - 1) == command_ids[-1]:
+            self._low = after(self._low, count)  # the next ones, as nearly always
+            self._untold += count
+        else:
+            self._done.update(command_ids)
+            self._untold += len(self._done) - before
         self._advance()
 
     def complete_in_turn(self, command_id: int) -> None:

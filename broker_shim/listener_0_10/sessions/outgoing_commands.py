@@ -6,11 +6,28 @@ complete or confirmed. Then a client that was lost is sent again what it had not
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from broker_shim.framing.assembly import Assembly
-from broker_shim.framing.number_map import Numbered
+from broker_shim.framing.number_map import NumberedRuns
 from broker_shim.framing.sequences import Ranges, after, distance
 
 _MOST_BYTES = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """Commands that were sent together, as far as they are kept. See `Numbered`."""
+
+    number: int
+    commands: Assembly
+
+    def __len__(self) -> int:
+        return len(self.commands)
+
+    def cut(self, count: int) -> _Kept:
+        """Keep the first `count` commands, and return the rest."""
+        return _Kept(self.number + count, self.commands.cut(count))
 
 
 class OutgoingCommands:
@@ -23,7 +40,7 @@ class OutgoingCommands:
     def __init__(self) -> None:
         self.next_id = 0
         self._is_keeping = False
-        self._kept = Numbered[Assembly]()
+        self._kept = NumberedRuns[_Kept]()
         self._kept_bytes = 0
 
     @property
@@ -35,16 +52,16 @@ class OutgoingCommands:
         """Keep what is sent from now on, or nothing any more."""
         self._is_keeping = is_keeping
         if not is_keeping:
-            self._kept.clear()
+            self._kept.drop(lambda _kept: True)
             self._kept_bytes = 0
 
     def number(self, assembly: Assembly) -> int:
-        """Number a command that is sent, now or when its client is back."""
+        """Number commands that are sent, now or when their client is back; the first number."""
         command_id = assembly.command_id = self.next_id
-        self.next_id = after(command_id)
+        self.next_id = after(command_id, len(assembly))
         if self._is_keeping:
-            self._kept[command_id] = assembly
-            self._kept_bytes += _bytes_of(assembly)
+            self._kept.add(_Kept(command_id, assembly))
+            self._kept_bytes += assembly.content_bytes
         return command_id
 
     def is_sent(self, ranges: Ranges) -> bool:
@@ -53,8 +70,8 @@ class OutgoingCommands:
 
     def taken_in(self, ranges: Ranges) -> None:
         """Forget commands that the client has: they need not be sent again."""
-        for number in self._kept.chosen(ranges):
-            self._kept_bytes -= _bytes_of(self._kept.pop(number))
+        taken = self._kept.take(ranges)
+        self._kept_bytes -= sum([kept.commands.content_bytes for kept in taken])
 
     def since(self, first: int) -> tuple[Ranges, list[Assembly]]:
         """Find the commands to send again to a client that expects a number.
@@ -62,15 +79,10 @@ class OutgoingCommands:
         Returns:
             Numbers that nothing is kept of any more; and what is kept.
         """
-        again = [number for number in self._kept if distance(first, number) >= 0]
+        again = [kept.commands for kept in self._kept.since(first)]
         lost: list[tuple[int, int]] = []
-        for number in [*again, self.next_id]:
+        for number, count in [*((it.command_id or 0, len(it)) for it in again), (self.next_id, 0)]:
             if number != first:
                 lost.append((first, after(number, -1)))
-            first = after(number)
-        return tuple(lost), [self._kept[number] for number in again]
-
-
-def _bytes_of(assembly: Assembly) -> int:
-    header, body = assembly.header, assembly.body
-    return (0 if header is None else header.byte_count) + (0 if body is None else len(body.payload))
+            first = after(number, count)
+        return tuple(lost), again

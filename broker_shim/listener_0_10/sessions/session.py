@@ -25,7 +25,6 @@ from broker_shim.amqp_0_10.structs import Struct
 from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.framing.sequences import after
 from broker_shim.handlers.handler import AssemblyHandler
 from broker_shim.handlers.session_handlers import CommandHandler, SessionIncoming, SessionOutgoing
@@ -60,6 +59,7 @@ class Amqp010Session:
         is_distributed: It has asked for dtx.
         is_over: True once it ended.
         is_attached: A connection carries it.
+        current: The number of the command that is being done.
         detached_count: How often it was detached.
         is_behind: It was resumed, and its client has not said yet what it has.
         timeout_s: How long it outlives a connection, in seconds.
@@ -73,7 +73,7 @@ class Amqp010Session:
         self.detached_count, self.timeout_s = 0, 0
         self._begin_on(connection, channel)
         self.is_behind = False
-        self._current = 0
+        self.current = 0
         self._wiring_id: int | None = None
         self._held: deque[Assembly] = deque()
         self._is_going_on = False
@@ -124,15 +124,19 @@ class Amqp010Session:
         if not self.is_over:
             controls.invoke(self, control)
 
-    def numbered(self, assembly: Assembly) -> bool:
-        """Number the next command; False if the session takes none. See `SessionControls`."""
+    def numbered(self, assembly: Assembly) -> Assembly | None:
+        """Number the next commands, but for those that came before. See `SessionControls`."""
         if self.is_over:
-            return False
-        command_id = self.incoming.receive(sync=assembly.sync)
-        if command_id is None:
-            return False
-        self._current = assembly.command_id = command_id
-        return True
+            return None
+        seen = self.incoming.seen(len(assembly), sync=assembly.sync)
+        if seen == len(assembly):
+            return None
+        if seen:
+            assembly = assembly.cut(seen)
+        self.current = assembly.command_id = self.incoming.receive(
+            len(assembly), sync=assembly.sync
+        )
+        return assembly
 
     def invoke(self, assembly: Assembly) -> None:
         """Do a command, or keep it until the one before is complete. See `Commands`."""
@@ -158,8 +162,8 @@ class Amqp010Session:
     def _invoke(self, assembly: Assembly) -> None:
         """Do a command; what comes after one that changes wiring waits until that is done."""
         assert assembly.command_id is not None
-        self._current = assembly.command_id
-        self._wiring_id = self._current if type(assembly.method) in WIRING else None
+        self.current = assembly.command_id
+        self._wiring_id = self.current if type(assembly.method) in WIRING else None
         self.connection.host.invoke(self, assembly)
 
     def wait_for(self, command_id: int) -> None:
@@ -222,29 +226,26 @@ class Amqp010Session:
         if self.is_attached:
             self._hand_out(Assembly(self.channel, control))
 
-    def command(
-        self,
-        command: Command,
-        header: HeaderSegment | None = None,
-        body: BodySegment | None = None,
-        *,
-        sync: bool = False,
-    ) -> int:
-        """Send a command; its number."""
-        sent = Assembly(self.channel, command, sync, header=header, body=body)
-        command_id = self.outgoing.number(sent)
+    def command(self, command: Command) -> None:
+        """Send a command that has no content."""
+        self.transmit(Assembly(self.channel, command))
+
+    def transmit(self, commands: Assembly) -> int:
+        """Number commands and send them, now or when the client is back; the first number."""
+        command_id = self.outgoing.number(commands)
         if self.is_attached and not self.is_behind:
-            self.send(sent)
+            self.send(commands)
         return command_id
 
-    def send(self, command: Assembly) -> None:
-        """Send a command that has its number, now or again."""
-        assert command.command_id is not None
-        if command.command_id != self._announced:
-            self.say(SessionCommandPoint(command.command_id, 0))
-        self._announced = after(command.command_id)
-        command.channel = self.channel
-        self._hand_out(command)
+    def send(self, commands: Assembly) -> None:
+        """Send commands that have their numbers, now or again."""
+        assert commands.command_id is not None
+        if commands.command_id != self._announced:
+            self.say(SessionCommandPoint(commands.command_id, 0))
+        self._announced = after(commands.command_id, len(commands))
+        commands.channel = self.channel
+        for part in commands.singles() if self.connection.points.session_outgoing else (commands,):
+            self._hand_out(part)
 
     def _hand_out(self, assembly: Assembly) -> None:
         """Send a command; an add-on that fails does not fail whoever had it sent."""
@@ -282,7 +283,7 @@ class Amqp010Session:
         self.command(
             ExecutionException(
                 error.code,
-                self._current if command_id is None else command_id,
+                self.current if command_id is None else command_id,
                 code >> 8 or None,
                 code & 0xFF or None,
                 error.field_index or None,
@@ -370,10 +371,9 @@ def _shown(name: bytes) -> str:
 
 
 def _bytes_of(assembly: Assembly) -> int:
-    body = assembly.body
-    return _COMMAND_BYTES if body is None else _COMMAND_BYTES + len(body.payload)
+    return _COMMAND_BYTES * len(assembly) + assembly.content_bytes
 
 
 _LONG_NAME_BYTES = 64
 _COMMAND_BYTES = 1_000
-"""What a command costs that waits, but for its body."""
+"""What a command costs that waits, but for its header and body."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10.commands import MessageReject, MessageTransfer
@@ -17,9 +18,10 @@ from broker_shim.broker.settings import DurableMessages
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.broker.wiring.address import ExchangeNode, Node, described
 from broker_shim.errors import StoreError
-from broker_shim.framing.assembly import Assembly
+from broker_shim.framing.assembly import Assembly, TransferRun
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.framing.segments import HeaderSegment
+from broker_shim.framing.segments import BodySegment, HeaderSegment
+from broker_shim.framing.sequences import after, numbers_of, ranges_of
 from broker_shim.listener_0_10.messages.message_headers import check_items, read_header
 from broker_shim.listener_0_10.refusals import not_found, short_text
 from broker_shim.listener_0_10.sessions.authorization import check, check_user_id
@@ -34,7 +36,8 @@ class SessionPublisher:
     """The messages of one session on their way to the store: those of one turn go together.
 
     Each is for itself all the same: it has its queues, its completion, and its refusal. What a
-    transaction sends waits there.
+    transaction sends waits there. Messages with the same header are alike in all that is decided
+    about them, so it is decided once.
     """
 
     def __init__(self, session: Amqp010Session) -> None:
@@ -46,58 +49,68 @@ class SessionPublisher:
         self._allowed: tuple[str, str, Node] | None = None
 
     def add(self, assembly: Assembly) -> None:
-        """Take a message for the queues that it is routed to; complete when the store has it.
+        """Take messages for the queues that each is routed to; complete when the store has them.
 
         Raises:
-            RemoteCommandError: It goes nowhere, or may not.
+            RemoteCommandError: One goes nowhere, or may not; those before it are taken.
         """
         transfer, command_id = assembly.method, assembly.command_id
         assert isinstance(transfer, MessageTransfer)
         assert command_id is not None
-        self._metrics.received += 1
-        header = assembly.header or HeaderSegment.of()
-        body = b"" if assembly.body is None else assembly.body.payload
-        try:
-            unrouted = self._add(transfer, command_id, header, body)
-        except RemoteCommandError:
-            self._metrics.refused += 1
-            raise
-        if unrouted is not None:
-            is_dropped = header.delivery.discard_unroutable
-            _unroutable(self._session, transfer, command_id, unrouted, is_dropped=is_dropped)
+        if isinstance(assembly, TransferRun):
+            headers, bodies = assembly.headers, assembly.bodies
+        else:
+            segments = assembly.header or HeaderSegment.of(), assembly.body or BodySegment(b"")
+            headers, bodies = ([segment.payload] for segment in segments)
+        shapes = zip(headers, map(len, bodies), strict=True)
+        at = 0
+        for (header, _size), alike in groupby(shapes):
+            count = len([*alike])
+            numbers = [*numbers_of(((after(command_id, at), after(command_id, at + count - 1)),))]
+            self._session.current = numbers[0]
+            self._metrics.received += count
+            try:
+                self._add(transfer, numbers, HeaderSegment(header), bodies[at : at + count])
+            except RemoteCommandError:
+                self._metrics.refused += 1
+                raise
+            at += count
 
     def _add(
-        self, transfer: MessageTransfer, command_id: int, header: HeaderSegment, body: bytes
-    ) -> Node | None:
-        """Add a message as `add` does, and return its node if no queue gets it."""
+        self,
+        transfer: MessageTransfer,
+        numbers: Sequence[int],
+        header: HeaderSegment,
+        bodies: Sequence[bytes],
+    ) -> None:
+        """Add messages with one header and bodies of one length, as `add` does."""
         session = self._session
         broker, connection = session.broker, session.connection
         exchange = transfer.destination or ""
-        delivery = header.delivery
-        node = self._place(exchange, delivery.routing_key or "")
+        node = self._place(exchange, header.delivery.routing_key or "")
         check_items(header, broker.settings.max_header_bytes)
-        stored = read_header(header, exchange, len(body))
+        stored = read_header(header, exchange, len(bodies[0]))
         check_user_id(session, stored)
         if stored.durable and broker.settings.durable_messages is DurableMessages.REJECTED:
             text = "durable messages are not kept here: send them non-persistent"
             raise RemoteCommandError(ExecutionErrorCode.PRECONDITION_FAILED, text)
-        queues = broker.queues_for(node, stored)
-        if not queues:
-            return node
-        queues = without_local(broker.queues, broker.claims, queues, Origin(connection.number))
-        if not queues:
-            session.complete(command_id)
+        routed = broker.queues_for(node, stored)
+        queues = without_local(broker.queues, broker.claims, routed, Origin(connection.number))
+        if not routed:
+            is_dropped = header.delivery.discard_unroutable
+            _unroutable(session, transfer, numbers, node, is_dropped=is_dropped)
+        elif not queues:
+            session.complete_each(numbers)
         elif session.transaction is not None:
-            session.transaction.publish(stored, body, queues)
-            session.complete(command_id)
+            session.transaction.publish(stored, bodies, queues)
+            session.complete_each(numbers)
         else:
-            waiting = len(body) + stored.header_bytes
-            connection.waiting_bytes += waiting
-            connection.turn.spend(broker.work_of(stored, queues))
-            self._numbers.append(command_id)
-            self._messages.add((stored,), (body,), queues)
-            self._sizes.append(waiting)
-        return None
+            count, size = len(bodies), len(bodies[0]) + stored.header_bytes
+            connection.waiting_bytes += count * size
+            connection.turn.spend(count * broker.work_of(stored, queues))
+            self._numbers += numbers
+            self._messages.add((stored,), bodies, queues)
+            self._sizes += [size] * count
 
     def _place(self, exchange: str, routing_key: str) -> Node:
         """Find where a message is sent, if its sender may; asked once for all that go together."""
@@ -148,19 +161,16 @@ def _node(broker: Broker, exchange: str, routing_key: str) -> Node:
 def _unroutable(
     session: Amqp010Session,
     transfer: MessageTransfer,
-    command_id: int,
+    numbers: Sequence[int],
     node: Node,
     *,
     is_dropped: bool,
 ) -> None:
-    """Refuse a message that no queue gets, or drop it if its sender said so."""
-    session.broker.metrics.unroutable += 1
-    if is_dropped:
-        session.complete(command_id)
-    elif transfer.accept_mode == MessageAcceptMode.EXPLICIT:
-        ranges = ((command_id, command_id),)
-        text = short_text(described(node))
-        session.command(MessageReject(ranges, MessageRejectCode.UNROUTABLE, text))
-        session.complete(command_id)
-    else:
+    """Refuse messages that no queue gets, or drop them if their sender said so."""
+    session.broker.metrics.unroutable += len(numbers)
+    if not is_dropped and transfer.accept_mode != MessageAcceptMode.EXPLICIT:
         raise not_found(f"no queue for this message: {described(node)}")
+    if not is_dropped:
+        ranges, text = ranges_of(numbers), short_text(described(node))
+        session.command(MessageReject(ranges, MessageRejectCode.UNROUTABLE, text))
+    session.complete_each(numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,15 @@ from broker_shim.broker.delivery.browse_cursor import BrowseCursor
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
 from broker_shim.broker.delivery.copy_delivery import CopyDelivery
 from broker_shim.broker.delivery.taken_run import TakenRun
+from broker_shim.broker.flow.settlement import OnRemoved
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.framing.segments import BodySegment, HeaderSegment
+from broker_shim.framing.assembly import TransferRun
+from broker_shim.framing.sequences import Ranges, after
 from broker_shim.listener_0_10.messages.message_headers import written_header
 from broker_shim.selectors import Selector
 from broker_shim.sockets.served_connection import LinkFacts
-from broker_shim.store.interface import Entry
+from broker_shim.store.interface import Entry, MessageHeader
 
 if TYPE_CHECKING:
     from broker_shim.listener_0_10.sessions.session import Amqp010Session
@@ -35,24 +37,58 @@ _UNDER_WAY = 1_000
 
 
 @dataclass(slots=True, eq=False)
-class SentMessage:
-    """A message that the client was sent and has not decided about.
+class SentTransfers:
+    """Messages that were sent together, and that the client has not said all about.
+
+    A cut costs the same however long it is: all parts share the columns.
 
     Attributes:
-        subscription: The consumer that it was sent to.
-        message_id: The id of the message.
-        is_acquired: False of one that was only shown (not-acquired).
+        subscription: The consumer that they were sent to.
+        number: The number of the first command. See `Numbered`.
+        ids: The ids of the messages, of which `begin` to `end` are in this part.
+        sizes: The bytes of each, as its window counts them.
         entry: What the service told of one that was only shown, at a member.
-        in_transaction: It was accepted in a transaction that is not committed.
-        released: It was released after that, as redelivered or not: a rollback gives it back.
+        is_acquired: False of one that was only shown (not-acquired).
+        released: They were accepted in a transaction that is not committed, and released after
+            that, as redelivered or not: a rollback gives them back.
     """
 
     subscription: SessionConsumer
-    message_id: int
-    is_acquired: bool = True
+    number: int
+    ids: Sequence[int]
+    sizes: Sequence[int]
+    begin: int
+    end: int
     entry: Entry | None = None
-    in_transaction: bool = False
+    is_acquired: bool = True
     released: bool | None = None
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def message_ids(self) -> Sequence[int]:
+        """The ids of the messages."""
+        return self.ids[self.begin : self.end]
+
+    def cut(self, count: int) -> SentTransfers:
+        """Keep the first `count` messages, and return the rest."""
+        rest = replace(self, number=self.number + count, begin=self.begin + count)
+        self.end = rest.begin
+        return rest
+
+    @property
+    def ranges(self) -> Ranges:
+        """The numbers of its commands."""
+        return ((after(self.number, 0), after(self.number, len(self) - 1)),)
+
+    def moved_on(self) -> None:
+        """Tell the consumer that its client has taken the messages in."""
+        self.subscription.moved_on(len(self), sum(self.sizes[self.begin : self.end]))
+
+    def give_back(self, *, failed: bool, on_done: OnRemoved | None = None) -> None:
+        """Make the messages available again."""
+        self.subscription.holdings.give_back(self.message_ids, on_done, failed=failed)
 
 
 class SessionConsumer:
@@ -85,6 +121,7 @@ class SessionConsumer:
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED
         self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
         self._transfer = c.MessageTransfer(self.name, command.accept_mode, command.acquire_mode)
+        self._written: tuple[MessageHeader, bool, bytes] | None = None
         self._is_window = True
         self._credit = ConsumerCredit()
         self._grant_number = 0
@@ -193,10 +230,10 @@ class SessionConsumer:
         self._give_back_granted()
         self._owner.close_window(self)
 
-    def moved_on(self, byte_count: int) -> None:
-        """Count a message of the window as taken in by the client."""
+    def moved_on(self, count: int, byte_count: int) -> None:
+        """Count messages of the window, of so many bytes, as taken in by the client."""
         if not self._has_ended and self._is_window:
-            self._credit.restore(byte_count)
+            self._credit.restore(byte_count, count)
             self._take_granted()
             self._wanted()
 
@@ -310,30 +347,42 @@ class SessionConsumer:
     def send(self, run: TakenRun, failures: Sequence[int]) -> None:
         """Send messages as transfers, in this order. See `Outlet.send`."""
         headers = [
-            written_header(header, is_redelivered=count > 0)
+            self._header(header, is_redelivered=count > 0)
             for header, count in zip(run.headers, failures, strict=True)
         ]
+        self._write(run, headers, is_acquired=True)
         run.release()
-        rows = zip(run.message_ids, headers, run.bodies, run.facts.message_bytes, strict=True)
-        for message_id, header, body, byte_count in rows:
-            sent = None if self._is_settled else SentMessage(self, message_id)
-            self._write(header, body, sent, byte_count)
 
     def copy(self, run: TakenRun, failures: int) -> bool:
         """Send a copy of a message as a transfer. See `CopyOutlet.copy`."""
-        [message_id], [header], [body] = run.message_ids, run.headers, run.bodies
-        entry = self._look.entries.pop(message_id, None)
-        written = written_header(header, is_redelivered=failures > 0)
-        sent = SentMessage(self, message_id, is_acquired=False, entry=entry)
-        self._write(written, body, sent, run.held_bytes)
+        entry = self._look.entries.pop(run.message_ids[0], None)
+        header = self._header(run.headers[0], is_redelivered=failures > 0)
+        self._write(run, [header], is_acquired=False, entry=entry)
         return True
 
+    def _header(self, header: MessageHeader, *, is_redelivered: bool) -> bytes:
+        """Write a header; that of the message before is the same if both share it."""
+        last = self._written
+        if last is None or last[0] is not header or last[1] != is_redelivered:
+            last = header, is_redelivered, written_header(header, is_redelivered=is_redelivered)
+            self._written = last
+        return last[2]
+
     def _write(
-        self, header: HeaderSegment, body: bytes, sent: SentMessage | None, byte_count: int
+        self,
+        run: TakenRun,
+        headers: Sequence[bytes],
+        *,
+        is_acquired: bool,
+        entry: Entry | None = None,
     ) -> None:
-        # An empty body is a segment, too: clients tell it from none.
-        number = self._session.command(self._transfer, header, BodySegment(body))
-        self._owner.sent(number, sent, (self, byte_count) if self._is_window else None)
+        """Send messages; an empty body is a segment, too: clients tell it from none."""
+        transfers = TransferRun(
+            self._session.channel, self._transfer, headers=headers, bodies=run.bodies
+        )
+        number, sizes = self._session.transmit(transfers), run.facts.message_bytes
+        sent = SentTransfers(self, number, run.message_ids, sizes, 0, len(run), entry, is_acquired)
+        self._owner.sent(sent, is_settled=self._is_settled, is_window=self._is_window)
 
     def went(self) -> None:
         """Take more from the queue, and end a flush that is over. See `Outlet`."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import (
@@ -16,14 +17,14 @@ from broker_shim.amqp_0_10.definitions import (
     MessageFlowMode,
 )
 from broker_shim.amqp_0_10.structs import MessageAcquired
-from broker_shim.broker.flow.settlement import one_by_one
+from broker_shim.broker.flow.settlement import OnRemoved
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.wiring.address import QueueNode
 from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.framing.number_map import Numbered
-from broker_shim.framing.sequences import Ranges, is_ordered, ranges_of
+from broker_shim.framing.number_map import NumberedRuns
+from broker_shim.framing.sequences import Ranges, after, is_ordered, ranges_of
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     locked,
@@ -31,8 +32,8 @@ from broker_shim.listener_0_10.refusals import (
     not_found,
 )
 from broker_shim.listener_0_10.sessions.authorization import check_owner, existing
-from broker_shim.listener_0_10.sessions.subscription import SentMessage, SessionConsumer
-from broker_shim.listener_0_10.transaction import AcceptedDelivery, SessionTransaction
+from broker_shim.listener_0_10.sessions.subscription import SentTransfers, SessionConsumer
+from broker_shim.listener_0_10.transaction import AcceptedRun, SessionTransaction
 from broker_shim.security.rules.rights import Act
 from broker_shim.selectors import InvalidSelector, Selector, parse
 from broker_shim.sockets.authorization import is_reserved_for_another
@@ -54,10 +55,9 @@ class Subscriptions:
         self._session, settings = session, session.broker.settings
         self._max_links, self._max_unsettled = settings.max_links, settings.max_unsettled
         self._by_name: dict[str, SessionConsumer] = {}
-        self._sent = Numbered[SentMessage]()
-        self._accepting = Numbered[SentMessage]()
+        self._sent, self._accepting = NumberedRuns[SentTransfers](), NumberedRuns[SentTransfers]()
+        self._in_window = NumberedRuns[SentTransfers]()
         self._deleted: dict[str, None] = {}
-        self._in_window = Numbered[tuple[SessionConsumer, int]]()
         self._numbers = count(1)
 
     @property
@@ -67,7 +67,9 @@ class Subscriptions:
 
     def facts(self) -> list[LinkFacts]:
         """Describe each consumer of the session."""
-        unsettled = Counter(sent.subscription for _, sent in self._sent.items())
+        unsettled = Counter[SessionConsumer]()
+        for run in self._sent:
+            unsettled[run.subscription] += len(run)
         return [consumer.facts(unsettled[consumer]) for consumer in self._by_name.values()]
 
     def subscribe(self, command: c.MessageSubscribe, command_id: int) -> None:
@@ -147,16 +149,112 @@ class Subscriptions:
 
     def accept(self, command: c.MessageAccept, command_id: int) -> None:
         """Accept messages: complete when they are off their queues, durably."""
-        session, sent = self._session, self._take(command.transfers)
+        session = self._session
         if session.transaction is not None:
-            for number, message in sent:
-                self._accept_within(session.transaction, number, message)
+            self._accept_within(session.transaction, command.transfers)
             session.complete(command_id)
             return
         together: dict[SessionConsumer, dict[int, None]] = {}
-        for _number, message in sent:
-            together.setdefault(message.subscription, {})[message.message_id] = None
-        left, finished = sum(map(len, together.values())), session.done(command_id)
+        for run in self._take(command.transfers):
+            together.setdefault(run.subscription, {}).update(dict.fromkeys(run.message_ids))
+        done = self._last_of(sum(map(len, together.values())), command_id)
+        for subscription, message_ids in together.items():
+            subscription.holdings.accept([*message_ids], done)
+
+    def _accept_within(self, transaction: SessionTransaction, ranges: Ranges) -> None:
+        """Have a transaction accept what ranges name, or nothing of it if that is too much."""
+        _check(ranges)
+        transaction.take(sum(len(run) for run in self._sent.named(ranges) if run.is_acquired))
+        for run in self._take(ranges):
+            ended, its = self._accepted, (transaction, run.ranges)
+            accepted = AcceptedRun(
+                run.message_ids,
+                run.subscription.queue.name,
+                run.subscription.holder,
+                partial(ended, *its, is_undone=False),
+                partial(ended, *its, is_undone=True),
+            )
+            self._accepting.add(run)
+            transaction.accept(accepted)
+
+    def _accepted(
+        self, transaction: SessionTransaction, ranges: Ranges, *, is_undone: bool
+    ) -> None:
+        """Forget what a transaction accepted, or have it again as it was, in whatever parts."""
+        for run in self._accepting.take(ranges):
+            if is_undone and (self._session.is_over or transaction.gives_back):
+                run.give_back(failed=True)
+            elif is_undone and run.released is not None:
+                run.give_back(failed=run.released)
+            elif is_undone:
+                self._sent.add(run)
+                run.subscription.holdings.locks.begin(run.message_ids)
+
+    def reject(self, command: c.MessageReject, command_id: int) -> None:
+        """Reject messages: they go to the dead letters, or leave the store."""
+        runs = self._take(command.transfers)
+        done = self._last_of(sum(map(len, runs)), command_id)
+        reason = {"description": command.text} if command.text else {}
+        for run in runs:
+            holdings = run.subscription.holdings
+            for message_id in run.message_ids:
+                rejected = partial(_one_done, done, message_id)
+                holdings.reject(run.subscription, message_id, reason, rejected)
+
+    def release(self, command: c.MessageRelease, command_id: int) -> None:
+        """Let somebody else have messages; `set-redelivered` counts as a failed delivery.
+
+        What was accepted in a transaction is given back if that is rolled back: the Python client
+        releases first, and rolls back then.
+        """
+        runs = self._take(command.transfers)
+        for run in self._accepting.named(command.transfers):
+            run.released = command.set_redelivered
+        done = self._last_of(sum(map(len, runs)), command_id)
+        for run in runs:
+            run.give_back(failed=command.set_redelivered, on_done=done)
+
+    def acquire(self, command: c.MessageAcquire, command_id: int) -> None:
+        """Acquire the messages that were shown and that nobody else has."""
+        _check(command.transfers)
+        shown_ones = [run for run in self._sent.named(command.transfers) if not run.is_acquired]
+        left = len(shown_ones)
+
+        def answer() -> None:
+            held = [run.ranges[0][0] for run in shown_ones if run.is_acquired]
+            self._session.result(command_id, MessageAcquired(ranges_of(held)))
+
+        def done(run: SentTransfers, error: StoreError | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is None:
+                run.is_acquired = True
+                run.subscription.holdings.locks.begin(run.message_ids)
+                if self._session.is_over:
+                    run.give_back(failed=True)
+            if not left:
+                answer()
+
+        if shown_ones:
+            self._session.wait_for(command_id)  # what is decided next is decided of what it has
+        else:
+            answer()
+        for run in shown_ones:  # each is a run of one, as it is shown
+            queue, holder = run.subscription.queue.name, run.subscription.holder
+            acquire, (message_id,) = self._session.broker.acquisition.acquire, run.message_ids
+            acquire(queue, message_id, holder, partial(done, run), run.entry)
+
+    def _take(self, ranges: Ranges) -> list[SentTransfers]:
+        """Take acquired deliveries by their numbers, as the client has decided about them."""
+        _check(ranges)
+        return [run for run in self._sent.take(ranges) if run.is_acquired]
+
+    def _last_of(self, count: int, command_id: int) -> OnRemoved:
+        """Make a completion of so many messages: it completes a command, or refuses it for one."""
+        left = count
+        finished = self._session.done(command_id)
+        if not count:
+            finished(None)
 
         def done(_ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
             nonlocal left
@@ -165,130 +263,19 @@ class Subscriptions:
             if not left or refused is not None:
                 finished(refused)
 
-        if not left:
-            finished(None)
-        for subscription, message_ids in together.items():
-            subscription.holdings.accept([*message_ids], done)
-
-    def _accept_within(
-        self, transaction: SessionTransaction, number: int, sent: SentMessage
-    ) -> None:
-        def undone() -> None:
-            self._accepting.pop(number, None)
-            if self._session.is_over or transaction.gives_back:
-                sent.subscription.holdings.give_back((sent.message_id,), failed=True)
-            elif sent.released is not None:
-                sent.subscription.holdings.give_back((sent.message_id,), failed=sent.released)
-            else:
-                sent.in_transaction = False
-                self._sent[number] = sent
-                sent.subscription.holdings.locks.begin((sent.message_id,))
-
-        def committed() -> None:
-            self._accepting.pop(number, None)
-
-        subscription = sent.subscription
-        accepted = AcceptedDelivery(
-            sent.message_id, subscription.queue.name, subscription.holder, committed, undone
-        )
-        sent.in_transaction = True
-        self._accepting[number] = sent
-        transaction.accept(accepted)
-
-    def reject(self, command: c.MessageReject, command_id: int) -> None:
-        """Reject messages: they go to the dead letters, or leave the store."""
-        sent = self._take(command.transfers)
-        done = self._last_of(len(sent), command_id)
-        reason = {"description": command.text} if command.text else {}
-        for _number, message in sent:
-            subscription = message.subscription
-            subscription.holdings.reject(subscription, message.message_id, reason, done)
-
-    def release(self, command: c.MessageRelease, command_id: int) -> None:
-        """Let somebody else have messages; `set-redelivered` counts as a failed delivery.
-
-        What was accepted in a transaction is given back if that is rolled back: the Python client
-        releases first, and rolls back then.
-        """
-        sent = self._take(command.transfers)
-        for number in self._accepting.chosen(command.transfers):
-            self._accepting[number].released = command.set_redelivered
-        done = one_by_one(self._last_of(len(sent), command_id))
-        for _number, message in sent:
-            give_back, failed = message.subscription.holdings.give_back, command.set_redelivered
-            give_back((message.message_id,), done, failed=failed)
-
-    def acquire(self, command: c.MessageAcquire, command_id: int) -> None:
-        """Acquire the messages that were shown and that nobody else has."""
-        _check(command.transfers)
-        shown_ones = [
-            (number, self._sent[number])
-            for number in self._sent.chosen(command.transfers)
-            if not self._sent[number].is_acquired
-        ]
-        held: list[int] = []
-        left = len(shown_ones)
-
-        def answer() -> None:
-            acquired = MessageAcquired(ranges_of(sorted(held)))
-            self._session.result(command_id, acquired)
-
-        def done(number: int, sent: SentMessage, error: StoreError | None) -> None:
-            nonlocal left
-            left -= 1
-            if error is None:
-                sent.is_acquired = True
-                sent.subscription.holdings.locks.begin((sent.message_id,))
-                held.append(number)
-                if self._session.is_over:
-                    sent.subscription.holdings.give_back((sent.message_id,), failed=True)
-            if not left:
-                answer()
-
-        if shown_ones:
-            self._session.wait_for(command_id)  # what is decided next is decided of what it has
-        else:
-            answer()
-        for number, sent in shown_ones:
-            queue, holder = sent.subscription.queue.name, sent.subscription.holder
-            acquire = self._session.broker.acquisition.acquire
-            acquire(queue, sent.message_id, holder, partial(done, number, sent), sent.entry)
-
-    def _take(self, ranges: Ranges) -> list[tuple[int, SentMessage]]:
-        """Take acquired deliveries by their numbers, as the client has decided about them."""
-        _check(ranges)
-        chosen = [(number, self._sent.pop(number)) for number in self._sent.chosen(ranges)]
-        return [(number, message) for number, message in chosen if message.is_acquired]
-
-    def _last_of(self, count: int, command_id: int) -> Any:
-        """Make a completion for so many calls: it completes a command, or refuses it if one was."""
-        left = count
-        finished = self._session.done(command_id)
-        if not count:
-            finished(None)
-
-        def done(error: StoreError | None) -> None:
-            nonlocal left
-            left -= 1
-            if not left or error is not None:
-                finished(error)
-
         return done
 
     def completed(self, ranges: Ranges) -> None:
         """Move windows on, as the client has taken in what was sent by these numbers."""
-        for number in self._in_window.chosen(ranges):
-            subscription, byte_count = self._in_window.pop(number)
-            subscription.moved_on(byte_count)
+        for run in self._in_window.take(ranges):
+            run.moved_on()
 
-    def sent(
-        self, number: int, sent: SentMessage | None, in_window: tuple[SessionConsumer, int] | None
-    ) -> None:
-        """A message went out."""
-        if sent is not None:
-            self._sent[number] = sent
-        if in_window is not None:
-            self._in_window[number] = in_window
+    def sent(self, run: SentTransfers, *, is_settled: bool, is_window: bool) -> None:
+        """Messages went out, for the client to decide about, or to take in."""
+        if is_window:
+            self._in_window.add(replace(run))
+        if not is_settled:
+            self._sent.add(run)
 
     def go_on(self) -> None:
         """Go on to send, as there is room for more again."""
@@ -297,8 +284,7 @@ class Subscriptions:
 
     def close_window(self, subscription: SessionConsumer) -> None:
         """Forget what a consumer's window counts of earlier deliveries."""
-        for number in [n for n, window in self._in_window.items() if window[0] is subscription]:
-            del self._in_window[number]
+        self._in_window.drop(lambda run: run.subscription is subscription)
 
     @property
     def unsettled_room(self) -> int:
@@ -310,21 +296,20 @@ class Subscriptions:
         for subscription in [*self._by_name.values()]:
             subscription.gone()
         self._by_name.clear()
-        self._accepting.clear()
-        sent, self._sent = self._sent, Numbered()
-        self._in_window.clear()
-        for message in sent.values():
-            message.subscription.holdings.locks.close()
-            if message.is_acquired and not message.in_transaction:
-                message.subscription.holdings.give_back((message.message_id,), failed=True)
+        sent, self._sent, self._in_window = self._sent, NumberedRuns(), NumberedRuns()
+        for run in sent:
+            run.subscription.holdings.locks.close()
+            if run.is_acquired:
+                run.give_back(failed=True)
 
     def take_back(self, holder: str, message_id: int) -> None:
         """Give back a message of this consumer that the client has not decided about in time."""
-        for number, sent in [*self._sent.items()]:
-            is_it = sent.subscription.holder == holder and sent.message_id == message_id
-            if is_it and sent.is_acquired:
-                del self._sent[number]
-                sent.subscription.holdings.give_back((message_id,), failed=True)
+        for run in self._sent:
+            is_it = run.subscription.holder == holder and message_id in run.message_ids
+            if is_it and run.is_acquired:
+                number = after(run.number, run.message_ids.index(message_id))
+                for part in self._sent.take(((number, number),)):
+                    part.give_back(failed=True)
 
     def queue_deleted(self, subscription: SessionConsumer) -> None:
         """End a consumer whose queue is deleted, which the client may not know."""
@@ -348,6 +333,10 @@ class Subscriptions:
             text = f"destination {shown(destination or '')} has no subscriber in this session"
             raise not_found(text)
         return subscription
+
+
+def _one_done(on_done: OnRemoved, message_id: int, error: StoreError | None) -> None:
+    on_done((message_id,), (error,))
 
 
 def _check(ranges: Ranges) -> None:

@@ -1,67 +1,84 @@
-"""Numbers that rise and wrap, found by ranges: as a search of all would find them, and quickly."""
+"""Runs of numbers that rise and wrap, found by ranges: as a search of each number finds them."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 import pytest
 
-from broker_shim.framing.number_map import Numbered
+from broker_shim.framing.number_map import NumberedRuns
 from broker_shim.framing.sequences import after, contains, is_ordered
 
+FAR = (1 << 31) - 1
 
-class Watched(Numbered[None]):
-    """Counts how often is looked whether a number is there."""
 
-    looks = 0
+@dataclass(eq=False)
+class Stretch:
+    """Some numbers, and what stands at each."""
 
-    def __contains__(self, number: object) -> bool:
-        self.looks += 1
-        return super().__contains__(number)
+    number: int
+    values: list[int]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def cut(self, count: int) -> Stretch:
+        rest = Stretch(self.number + count, self.values[count:])
+        del self.values[count:]
+        return rest
+
+
+def values(runs: list[Stretch]) -> list[int]:
+    return [value for run in runs for value in run.values]
 
 
 @pytest.mark.parametrize("begin", [0, 2**32 - 500])
 @pytest.mark.parametrize("seed", range(10))
-def test_ranges_find_what_a_search_of_all_finds(begin: int, seed: int) -> None:
-    dice, kept = random.Random(seed), Numbered[str]()
-    for step in range(1_000):
-        kept[after(begin, step)] = "it"
-        if dice.random() < 0.6:
-            number = after(begin, dice.randrange(step + 1))
-            if kept.pop(number, None) and dice.random() < 0.1:
-                kept[number] = "put back"
-    for _ in range(50):
+def test_ranges_find_what_a_search_of_each_number_finds(begin: int, seed: int) -> None:
+    dice, kept, oracle, step = random.Random(seed), NumberedRuns[Stretch](), list[int](), 0
+    while step < 1_000:
+        count = dice.randrange(1, 40)
+        numbers = [after(begin, step + at) for at in range(count)]
+        kept.add(Stretch(numbers[0], [*numbers]))
+        oracle += numbers
+        step += count + dice.randrange(2)
         bounds = sorted(dice.sample(range(1_200), 2 * dice.randrange(1, 20)))
         pairs = zip(bounds[::2], bounds[1::2], strict=True)
         ranges = tuple((after(begin, first), after(begin, last)) for first, last in pairs)
         assert is_ordered(ranges)
-        wanted = {number for number in kept if contains(ranges, number)}
-        found = kept.chosen(ranges)
-        assert set(found) == wanted
-        assert len(found) == len(wanted)
+        wanted = [number for number in oracle if contains(ranges, number)]
+        assert values(kept.named(ranges)) == wanted
+        taken = kept.take(ranges)
+        assert values(taken) == wanted
+        oracle = [number for number in oracle if number not in wanted]
+        for run in taken:
+            if dice.random() < 0.1:
+                kept.add(run)  # a decision that is taken back
+                oracle = sorted([*oracle, *run.values], key=lambda n: (n - begin) % 2**32)
+        assert values([*kept]) == oracle
+        assert len(kept) == len(oracle)
+        first = after(begin, dice.randrange(1_000))
+        assert values(kept.since(first)) == [n for n in oracle if (n - first) % 2**32 <= FAR]
 
 
-def test_ranges_that_name_nothing_do_not_look_at_all_that_is_kept() -> None:
-    kept = Watched()
-    for number in range(0, 200_000, 100):
-        kept[number] = None
-    kept.looks = 0
-    assert kept.chosen(tuple((at + 1, at + 60) for at in range(0, 100_000, 100))) == []
-    assert kept.chosen(((1, 99),)) == []
-    assert kept.looks == 0
+def test_thousands_of_ranges_of_every_second_number_cut_one_run() -> None:
+    kept = NumberedRuns[Stretch]()
+    kept.add(Stretch(0, [*range(20_000)]))
+    odd = tuple((number, number) for number in range(1, 16_000, 2))
+    assert values(kept.take(odd)) == [*range(1, 16_000, 2)]
+    assert kept.take(odd) == []
+    assert values(kept.take(((0, FAR),))) == [*range(0, 16_000, 2), *range(16_000, 20_000)]
+    assert len(kept) == 0
 
 
-def test_what_was_taken_out_is_met_a_few_times_and_then_forgotten() -> None:
-    kept = Watched()
-    for number in range(10_000):
-        kept[number] = None
-    for number in range(4_000):
-        del kept[number]
-    assert kept.chosen(((0, 4_000),)) == [4_000]
-    kept.looks = 0
-    assert kept.chosen(((0, 4_000),)) == [4_000]
-    assert kept.looks == 1
+def test_ranges_that_span_more_than_half_of_all_numbers_still_rise() -> None:
+    kept = NumberedRuns[Stretch]()
+    kept.add(Stretch(7, [7]))
+    assert values(kept.named(((0, FAR - 1), (FAR + 40, FAR + 50)))) == [7]
 
 
 def test_nothing_is_found_where_nothing_is_kept() -> None:
-    assert Numbered[None]().chosen(((0, 2**31 - 1),)) == []
+    kept = NumberedRuns[Stretch]()
+    assert kept.take(((0, FAR),)) == []
+    assert kept.take(()) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker_shim.framing.number_map import Numbered
 from broker_shim.framing.sequences import (
     Ranges,
     after,
@@ -47,12 +46,3 @@ def test_how_many_are_named_is_known_without_naming_them() -> None:
     assert contains(((5, 9),), 7)
     assert not contains(((5, 9),), 10)
     assert contains(((LAST, 2),), 0)
-
-
-@pytest.mark.parametrize("ranges", [(), ((3, 4),), ((LAST, 0), (2, 2), (40, 1 << 30))])
-def test_those_of_some_numbers_are_found_however_many_are_named(ranges: Ranges) -> None:
-    numbers = [LAST - 1, LAST, 0, 1, 2, 3, 41]
-    kept = Numbered[None]()
-    for number in numbers:
-        kept[number] = None
-    assert kept.chosen(ranges) == [each for each in numbers if contains(ranges, each)]

@@ -62,9 +62,9 @@ class SmallPeer:
 
     session_control = connection_control
 
-    def numbered(self, assembly: Assembly) -> bool:
+    def numbered(self, assembly: Assembly) -> Assembly | None:
         assembly.command_id = len(self.invoked)
-        return self.takes_commands
+        return assembly if self.takes_commands else None
 
     def holds(self, byte_count: int) -> None:
         self.held_bytes = byte_count

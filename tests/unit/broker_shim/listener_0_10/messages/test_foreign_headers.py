@@ -98,7 +98,7 @@ def test_a_message_of_1_0_has_its_properties_over_0_10() -> None:
         "nothing": None,
     }
     stored, body = parse(message.encode(), now_us=0)
-    header = written_header(stored, is_redelivered=True)
+    header = HeaderSegment(written_header(stored, is_redelivered=True))
     assert body == BODY
     assert (header.delivery.redelivered, header.delivery.delivery_mode) == (True, 2)
     said = header.message
@@ -127,6 +127,6 @@ def test_a_selector_sees_numbers_of_either_protocol_as_numbers() -> None:
 def test_what_a_0_10_client_gets_of_its_own_protocol_is_what_was_sent() -> None:
     sent = older(application_headers={"map": {"a": [1, {"b": Int8(2)}]}})
     stored = read_header(sent, "amq.topic", 3)
-    found = written_header(stored, is_redelivered=False)
+    found = HeaderSegment(written_header(stored, is_redelivered=False))
     assert found.message == sent.message
     assert found.delivery.exchange == "amq.topic"
