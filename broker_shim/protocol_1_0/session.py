@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import (
+    Accepted,
     Attach,
     Begin,
     Composite,
@@ -293,15 +294,17 @@ class Session:
         disposition.state = kept_state(disposition.state)
         first = disposition.first
         last = first if disposition.last is None else disposition.last
+        ours = Role(disposition.role) is Role.RECEIVER
+        share = _ACCEPTED_A_PIECE if ours and isinstance(disposition.state, Accepted) else 1
         changed, delivery_count, rest = self._port.disposed(
             first,
             last,
             disposition.state,
-            ours=Role(disposition.role) is Role.RECEIVER,
+            ours=ours,
             settled=disposition.settled,
-            most=max(1, self._budget.work_left),
+            most=max(1, self._budget.work_left) * share,
         )
-        self._budget.work_left -= delivery_count
+        self._budget.work_left -= -(-delivery_count // share)
         is_within = isinstance(disposition.state, TransactionalState)
         if is_within and self._port.has_left(first, last):
             self._tell(DispositionMissed(disposition.state))
@@ -338,6 +341,10 @@ class Session:
 
 _BEGIN = -1
 """Stands for the begin among the handles whose bytes are remembered."""
+
+_ACCEPTED_A_PIECE = 8
+"""Deliveries whose acceptance is a piece of work, as most are decided as one; of other outcomes,
+and of what the peer sent, it is one."""
 
 _ANSWER_BYTES = 128
 """What an attach without termini takes beside its name, at most."""

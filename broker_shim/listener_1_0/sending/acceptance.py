@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Modified
@@ -14,6 +15,7 @@ from broker_shim.listener_1_0.connections.links import Links
 from broker_shim.listener_1_0.outcomes import ACCEPTED, DecidedRun
 from broker_shim.listener_1_0.termini import default_outcome
 from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
+from sparkstore.core.packed_integers import as_range
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
@@ -36,7 +38,7 @@ def end(
 
     The next attach waits for that; then `on_done` is called with a failure, if there was any.
     """
-    message_ids = [message_id for decided in runs for message_id in decided.message_ids]
+    message_ids = as_range([*chain.from_iterable([decided.message_ids for decided in runs])])
     left, all_done = len(message_ids), links.tracked(link.terminus, on_done)
     failure: StoreError | None = None
 
@@ -55,7 +57,7 @@ def end(
             if not left:
                 all_done(failure)
 
-    carry_out(runs[0].message_ids if len(runs) == 1 else message_ids, done)
+    carry_out(message_ids, done)
 
 
 def _places(runs: Iterable[DecidedRun], message_ids: Container[int]) -> Iterator[Place]:

@@ -148,27 +148,30 @@ def test_a_disposition_that_changes_nothing_tells_nothing() -> None:
     assert all(each.is_settled for each in deliveries)
 
 
+@pytest.mark.parametrize(("state", "share"), [(Accepted(), 8), (Released(), 1), (Rejected(), 1)])
 @pytest.mark.parametrize("work", [1, 7, 100])
-def test_a_range_is_told_in_parts_and_what_came_after_it_waits(work: int) -> None:
+def test_a_range_is_told_in_parts_and_what_came_after_it_waits(
+    work: int, state: Accepted | Released | Rejected, share: int
+) -> None:
     client, deliveries = sent(300)
-    frames = (Disposition(True, 0, FAR, settled=True, state=Accepted()), flow(0, 5))
+    frames = (Disposition(True, 0, FAR, settled=True, state=state), flow(0, 5))
     client.peer.receive_data(b"".join(map(encoded_frame, frames)), now_s=0.0, most_work=work)
     turns = 1
     while client.peer.has_more:
         client.events += client.peer.events()
-        assert sum(len(each.deliveries) for each in disposed(client)) <= work * turns
+        assert sum(len(each.deliveries) for each in disposed(client)) <= work * share * turns
         client.peer.go_on(work)
         turns += 1
     client.events += client.peer.events()
     assert sum(len(each.deliveries) for each in disposed(client)) == 300
     assert all(each.is_settled for each in deliveries)
-    assert turns >= 300 // work
+    assert turns >= 300 // (work * share)
     assert type(client.events[-1]) is FlowReceived
 
 
 def test_a_session_that_ends_in_the_middle_of_a_range_tells_no_more() -> None:
     client, _deliveries = sent(300)
-    said = encoded_frame(Disposition(True, 0, FAR, settled=True, state=Accepted()))
+    said = encoded_frame(Disposition(True, 0, FAR, settled=True, state=Released()))
     client.peer.receive_data(said, now_s=0.0, most_work=10)
     client.events += client.peer.events()
     before = told(client)
