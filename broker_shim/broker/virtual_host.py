@@ -7,7 +7,7 @@ binding is used when its creation has. So nothing that a client was shown is und
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.flow.dead_letters import DeadLetters
 from broker_shim.broker.flow.delivery_delays import DeliveryDelays
 from broker_shim.broker.flow.header_scan import HeaderScan
-from broker_shim.broker.flow.last_value_queues import LastValueQueues, Replaced, Value
+from broker_shim.broker.flow.last_value_queues import LastValueQueues
 from broker_shim.broker.flow.observation import EntryObserver
 from broker_shim.broker.flow.publications import Publications
 from broker_shim.broker.flow.selector_compiler import SelectorCompiler
@@ -40,16 +40,14 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_filter import adopt
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.storage.loop import Later, wall_us
+from broker_shim.broker.storage.loop import Later
 from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.storage.store_puts import Along, Staged
 from broker_shim.broker.transactions.unit_of_work import UnitOfWork
 from broker_shim.broker.wiring.address import ExchangeNode
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.messages.delivery_time import wanted_time
 from broker_shim.messages.header import HeaderReader
-from broker_shim.store.interface import Annotations, ExchangeBindingKey, MessageHeader, Queue
+from broker_shim.store.interface import ExchangeBindingKey, Queue
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.call_values import BindCall, CreateCall
@@ -69,7 +67,8 @@ class Broker(ServedQueues):
     """All queues of one virtual host, and the parts that serve them. On the loop's thread only.
 
     Attributes:
-        publications: Publishes many messages at once.
+        publications: Publishes messages.
+        publish: Puts one message on queues (`Publications.publish_one`).
         unfinished: What waits in memory of messages that have not come whole.
         deletions: Destroys queues, and says when a name is free again.
         lock_timer: Knows when consumers have had messages for too long.
@@ -104,21 +103,23 @@ class Broker(ServedQueues):
         self._make_queue = make_queue
         self._before_dispatch: list[Callable[[], None]] = []
         self._creating: dict[str, list[OnComplete]] = {}
-        self.unfinished, self.publications = Unfinished(settings), Publications(self, self.publish)
+        self.unfinished, self.lock_timer = Unfinished(settings), LockTimer(later)
         create, destroy = self.create_queue, self.destroy_queue
+        self.settlement = Settlement(self)
+        self.last_value_queues = LastValueQueues(self, self.settlement)
+        self.on_arrived = self.last_value_queues.arrived
+        self.publications = Publications(self, self.last_value_queues)
+        self.publish = self.publications.publish_one
         self.dead_letters = DeadLetters(metrics, self.queues, create)
         self.bulk = BulkOperations(self, self.dead_letters, self.publish)
+        self.settlement.on_released = self.bulk.end_if_due
         self.placements = Placements(self)
-        self.lock_timer = LockTimer(later)
-        self.settlement = Settlement(self, self.bulk.end_if_due)
         self.observer = EntryObserver(self, self.settlement)
         self.undelivered = Undelivered(self, self.settlement)
         self.acquisition = Acquisition(self, self.settlement, self.undelivered)
         self.deletions = QueueDeletions(calls, self.settlement)
         self.selector_compiler = SelectorCompiler(later)
         self._header_scan = HeaderScan(self, self.dispatch)
-        self.last_value_queues = LastValueQueues(self, self.settlement)
-        self.on_arrived = self.last_value_queues.arrived
         calls.watch_dropped(self.observer.took, self.last_value_queues.last_value)
         self.delays = DeliveryDelays(self)
         self.on_waiting = self.delays.came
@@ -147,68 +148,6 @@ class Broker(ServedQueues):
     def unit_of_work(self) -> UnitOfWork:
         """Begin a unit of work of a client."""
         return UnitOfWork(self, self.last_value_queues)
-
-    def publish(
-        self,
-        header: MessageHeader,
-        content: bytes | Staged,
-        queues: Iterable[str],
-        on_done: OnComplete,
-        along: Along | None = None,
-    ) -> None:
-        """Put a message on queues, all or none; `on_done` when that has completed.
-
-        `content` is staged only if all of the queues keep messages (`all_keep`). Of queues whose
-        subscription does not select it, it is on none; it may be on none at all. `along` is done
-        in the same transaction; not at all if it is on none.
-        """
-        names = self.selecting(queues, header)
-        if not names:
-            on_done(None)
-            return
-        try:
-            annotations = wanted_time(header, wall_us)
-        except InvalidRequest as refusal:
-            self.calls.answer((on_done, refusal))
-            return
-        values = self.last_value_queues.values(header, names)
-        put = partial(self._put, header, content, names, values, on_done, along, annotations)
-        if values:
-            self.last_value_queues.begin(values, put)
-        else:
-            put([])
-
-    def _put(
-        self,
-        header: MessageHeader,
-        content: bytes | Staged,
-        names: tuple[str, ...],
-        values: list[Value],
-        on_done: OnComplete,
-        along: Along | None,
-        annotations: Annotations | None,
-        replaced: Replaced,
-    ) -> None:
-        def done(error: StoreError | None, message_id: int) -> None:
-            if error is None:
-                self.metrics.enqueued += len(names)
-                for name in names:
-                    self.wait(name, (message_id,), header.priority, durable=header.durable)
-            if values:
-                came = [(message_id, value) for value in values]
-                self.last_value_queues.end(values, replaced, came, error)
-            on_done(error)
-
-        self.calls.puts.put(
-            header,
-            content,
-            names,
-            done,
-            all_keep=self.all_keep,
-            replacing=replaced,
-            along=along,
-            annotations=annotations,
-        )
 
     def ensure_queue_for(self, user: str, name: str, on_done: OnComplete) -> None:
         """Have a queue as `ensure_queue`, for a user who may have only so many made."""

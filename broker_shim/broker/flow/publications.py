@@ -1,19 +1,22 @@
-"""New messages that go to the store together: runs of them, each message for itself, in order."""
+"""New messages on their way to the store: runs of them, and one on several queues, all or none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
+from broker_shim.broker.flow.last_value_queues import OUTCOME, LastValueQueues, Replaced
 from broker_shim.broker.flow.served_queues import ServedQueues
-from broker_shim.broker.storage.store_puts import STAGED_BYTES
+from broker_shim.broker.storage.loop import wall_us
+from broker_shim.broker.storage.store_puts import STAGED_BYTES, Along, Staged
 from broker_shim.completion import OnComplete
-from broker_shim.errors import StoreError
-from broker_shim.messages.delivery_time import may_wait
-from broker_shim.store.interface import MessageHeader, NewMessageRun
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.messages.delivery_time import may_wait, wanted_time
+from broker_shim.store.interface import MessageHeader, NewMessageRun, StoredMessage
 from sparkstore.core.records import each_header
+from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall
 
 OnDone = Callable[[int, Sequence[StoreError | None]], None]
 
@@ -62,17 +65,17 @@ class PublicationRuns:
 
 
 Publish = Callable[[MessageHeader, bytes, Collection[str], OnComplete], None]
+"""Publications.publish_one"""
 
 
 class Publications:
-    """Publishes many messages at once. On the loop's thread only."""
+    """Publishes messages. On the loop's thread only."""
 
-    def __init__(self, served: ServedQueues, publish: Publish) -> None:
-        """Publish nothing yet; `publish` puts one message on queues, all or none."""
-        self._served, self._publish = served, publish
+    def __init__(self, served: ServedQueues, last_values: LastValueQueues) -> None:
+        self._served, self._last_values = served, last_values
 
     def publish(self, runs: Sequence[Publication], on_done: OnDone) -> None:
-        """Put new messages on queues, in their order: each for itself, as by `publish`.
+        """Put new messages on queues, in their order: each for itself, as by `publish_one`.
 
         What needs nothing but an enqueue goes to the store together.
 
@@ -104,7 +107,7 @@ class Publications:
         """Put messages on queues one by one."""
         messages = zip(each_header(run.headers, len(run.contents)), run.contents, strict=True)
         for number, (header, content) in enumerate(messages, first):
-            self._publish(header, content, run.queues, partial(_one_done, on_done, number))
+            self.publish_one(header, content, run.queues, partial(_one_done, on_done, number))
 
     def _enqueue(self, messages: NewMessageRun, first: int, on_done: OnDone) -> None:
         """Put a run on its queue."""
@@ -114,6 +117,66 @@ class Publications:
             on_done(first, outcomes)
 
         self._served.calls.enqueue_new(messages, done)
+
+    def publish_one(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        queues: Iterable[str],
+        on_done: OnComplete,
+        along: Along | None = None,
+    ) -> None:
+        """Put a message on queues, all or none; `on_done` when that has completed.
+
+        `content` is staged only if all of the queues keep messages (`all_keep`). Of queues whose
+        subscription does not select it, it is on none; it may be on none at all. `along` is done
+        in the same transaction; not at all if it is on none.
+        """
+        served, last_values = self._served, self._last_values
+        names = served.selecting(queues, header)
+        if not names:
+            on_done(None)
+            return
+        try:
+            annotations = wanted_time(header, wall_us)
+        except InvalidRequest as refusal:
+            served.calls.answer((on_done, refusal))
+            return
+        values = last_values.values(header, names)
+
+        def put(replaced: Replaced) -> None:
+            def done(message_id: int, error: StoreError | None) -> None:
+                self._arrived(message_id, header, () if error else names)
+                came = [(message_id, value) for value in values]
+                last_values.end(values, replaced, came, error)
+                on_done(error)
+
+            def ready(error: StoreError | None, message: StoredMessage | None) -> None:
+                if message is None:
+                    done(0, error)
+                else:
+                    calls = [EnqueueCall(message, name, annotations) for name in names]
+                    self._store(calls, replaced, along, partial(done, message.message_id))
+
+            served.calls.puts.prepare(header, content, ready, may_stage=served.all_keep(names))
+
+        last_values.begin(values, put)
+
+    def _store(
+        self,
+        enqueued: Sequence[EnqueueCall],
+        replaced: Replaced,
+        along: Along | None,
+        on_done: OnComplete,
+    ) -> None:
+        """Have the store put a message on its queues; what it replaces goes first, for its room."""
+        calls = self._served.calls
+        if len(enqueued) == 1 and not replaced and along is None:
+            calls.make(enqueued[0], on_done)
+            return
+        outcome = {**OUTCOME, "by": enqueued[0].message.message_id}
+        taken = [DequeueCall(older, queue, None, outcome) for older, queue in replaced]
+        calls.transact([*taken, *enqueued], on_done, along)
 
     def _all_wait(
         self,
@@ -132,6 +195,10 @@ class Publications:
         for _alike, some in groupby(stored, lambda its: (its[0].priority, its[0].durable)):
             alike = [*some]
             self._came([message_id for _header, message_id in alike], messages.queue, alike[0][0])
+
+    def _arrived(self, message_id: int, header: MessageHeader, queues: Iterable[str]) -> None:
+        for queue in queues:
+            self._came((message_id,), queue, header)
 
     def _came(self, message_ids: Sequence[int], queue: str, header: MessageHeader) -> None:
         self._served.metrics.enqueued += len(message_ids)

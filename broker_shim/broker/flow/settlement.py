@@ -30,24 +30,19 @@ What = tuple[str | int, ...]
 
 
 class Settlement:
-    """Ends what a consumer holds; `waiting_count` is how many wait to be tried again.
+    """Ends what a consumer holds.
 
     A queue that was deleted and made again meanwhile, under its old name, knows nothing of it.
+
+    Attributes:
+        waiting_count: How many calls wait to be tried again.
+        on_released: Called with the queue and the id of each message that waits again.
     """
 
-    def __init__(
-        self,
-        served: ServedQueues,
-        on_released: Callable[[QueueDispatch, int], None],
-    ) -> None:
-        """Begin with no call under way.
+    on_released: Callable[[QueueDispatch, int], None]
 
-        Args:
-            served: The queues that the messages are on.
-            on_released: Called with the queue and the id of each message that waits again.
-        """
-        self._served, self._on_released = served, on_released
-        self.waiting_count = 0
+    def __init__(self, served: ServedQueues) -> None:
+        self._served, self.waiting_count = served, 0
 
     def remove(
         self,
@@ -131,7 +126,7 @@ class Settlement:
         self._served.on_waiting(queue, (message_id,))
         self._served.wanted(queue.name)
         # After its release: only what waits can be taken off the queue, if it may not stay.
-        self._on_released(queue, message_id)
+        self.on_released(queue, message_id)
 
     def insist(
         self, call: Callable[[OnComplete], None], on_done: OnComplete, what: What, turn: int = 0

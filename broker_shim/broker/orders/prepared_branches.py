@@ -72,10 +72,10 @@ class Branches:
                         dispatch.held_elsewhere((message_id,))
             on_done(error)
 
-        def prepare(transaction: TransactionContext, done: OnComplete) -> None:
-            store.prepare(transaction, xid, done)
+        def prepare(transaction: TransactionContext, on_complete: OnComplete) -> None:
+            store.prepare(transaction, xid, on_complete)
 
-        self._calls.transact(calls, prepared, prepare)
+        self._calls.transact(calls, prepared, end=prepare)
 
     def commit(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch done; `on_done` as of `BranchCalls.commit_prepared`."""

@@ -10,7 +10,7 @@ from typing import Any
 from broker_shim.broker.storage.contents import StoreContents
 from broker_shim.broker.storage.header_reader import HeaderReader, OnRead, ReadHeaders
 from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.store_puts import Puts
+from broker_shim.broker.storage.store_puts import Along, Puts
 from broker_shim.completion import OnComplete, OnEachComplete, nobody
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.hold import Messages
@@ -28,7 +28,6 @@ from broker_shim.store.interface import (
     MessageHeader,
     NewMessageRun,
     StoredMessage,
-    TransactionContext,
 )
 from sparkstore.core.entries import Entries
 from sparkstore.core.records import Run
@@ -201,14 +200,16 @@ class StoreCalls:
         self,
         calls: Iterable[StoreCall],
         on_done: OnComplete,
-        end: Callable[[TransactionContext, OnComplete], None] | None = None,
+        along: Along | None = None,
+        end: Callable[..., None] | None = None,
     ) -> None:
         """Make all of some calls, or none; `on_done` gets the first refusal.
 
         Args:
             calls: One that cannot be made now raises its StoreError: then nothing is done.
             on_done: Called when all of it is durable.
-            end: Ends the transaction in another way than by its commit alone.
+            along: Does something beside in the transaction.
+            end: Ends the transaction in another way than by the store's `commit`.
         """
         refusals: list[StoreError] = []
 
@@ -224,16 +225,15 @@ class StoreCalls:
             transaction = self._store.begin()
             for call in calls:
                 self._store.call(call, note, transaction)
+            if along is not None:
+                along(transaction)
         except StoreError as error:
             if transaction is not None:  # content could not be loaded: nobody else would end it
                 with suppress(StoreError):
                     self._store.abort(transaction, nobody)
             self.answer((on_done, error))
             return
-        if end is None:
-            self.call(done, self._store.commit, transaction)
-        else:
-            self.call(done, lambda on_complete: end(transaction, on_complete))
+        self.call(done, end or self._store.commit, transaction)
 
     def call_of(self, message_id: int, step: Enqueue | Dequeue) -> StoreCall:
         """The call of the store that takes or puts a message that it holds.

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.completion import OnComplete, nobody
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import (
-    Annotations,
     BrokerStore,
     ContentWriter,
     MessageHeader,
     StoredMessage,
     TransactionContext,
 )
-from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall, StoreCall
+from sparkstore.core.state_machine.call_values import EnqueueCall, StoreCall
 from sparkstore.operations.bulk import MessageDraft
 
 if TYPE_CHECKING:
@@ -26,9 +25,6 @@ STAGED_BYTES = 1 << 20
 
 Along = Callable[[TransactionContext], None]
 """along(transaction): does something in a transaction beside the calls of the store."""
-
-OnPut = Callable[[StoreError | None, int], None]
-"""Gets the error, if any, and the message id."""
 
 OnReady = Callable[[StoreError | None, StoredMessage | None], None]
 """Gets the error, or the message that may be enqueued now."""
@@ -53,42 +49,6 @@ class Puts:
 
     def __init__(self, store: BrokerStore, calls: StoreCalls) -> None:
         self._store, self._calls = store, calls
-
-    def put(
-        self,
-        header: MessageHeader,
-        content: bytes | Staged,
-        names: Sequence[str],
-        on_done: OnPut,
-        *,
-        all_keep: Callable[[Iterable[str]], bool],
-        replacing: Sequence[tuple[int, str]] = (),
-        along: Along | None = None,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Put a new message on queues, all or none.
-
-        Args:
-            header: The new message's header.
-            content: Whole, or what `stage` began and has been given all of it.
-            names: Of the queues.
-            on_done: Called when it is durable.
-            all_keep: Tells whether all of these queues keep messages. Pieces are in the log only,
-                where a queue that keeps nothing cannot have them: then a large body goes whole.
-            replacing: (message id, queue) of what leaves its queue in the same transaction.
-            along: What else is done in it.
-            annotations: What its entries add to those of the message.
-        """
-
-        def ready(error: StoreError | None, message: StoredMessage | None) -> None:
-            # Content that was refused must not be enqueued: it would be a message without it.
-            if message is not None:
-                self._enqueue(message, names, on_done, replacing, along, annotations)
-            else:
-                on_done(error, 0)
-
-        is_small = not isinstance(content, Staged) and len(content) <= STAGED_BYTES
-        self.prepare(header, content, ready, may_stage=not is_small and all_keep(names))
 
     def prepare(
         self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady, *, may_stage: bool
@@ -164,31 +124,3 @@ class Puts:
                 yield EnqueueCall(made[-1], queue)
 
         self._calls.transact(calls(), lambda error: on_done(error, made))
-
-    def _enqueue(
-        self,
-        message: StoredMessage,
-        queues: Sequence[str],
-        on_done: OnPut,
-        replacing: Sequence[tuple[int, str]],
-        along: Along | None,
-        annotations: Annotations | None,
-    ) -> None:
-        message_id = message.message_id
-
-        def done(error: StoreError | None) -> None:
-            on_done(error, message_id)
-
-        def end(transaction: TransactionContext, on_complete: OnComplete) -> None:
-            if along is not None:
-                along(transaction)
-            self._store.commit(transaction, on_complete)
-
-        if len(queues) == 1 and not replacing and along is None:
-            self._calls.make(EnqueueCall(message, queues[0], annotations), done)
-            return
-        # What is replaced goes first: it makes room on a full queue.
-        outcome = {"outcome": "replaced", "by": message_id}
-        replaced = (DequeueCall(older, queue, None, outcome) for older, queue in replacing)
-        enqueued = (EnqueueCall(message, queue, annotations) for queue in queues)
-        self._calls.transact([*replaced, *enqueued], done, end)
