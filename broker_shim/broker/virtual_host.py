@@ -26,7 +26,7 @@ from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.flow.settlement import Settlement
 from broker_shim.broker.flow.unfinished_messages import Unfinished
 from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.orders.administration import Administration, QueueChanges
+from broker_shim.broker.orders.administration import Administration
 from broker_shim.broker.orders.alternate_routing import alternate_routing_of
 from broker_shim.broker.orders.bulk_operations import BulkOperations
 from broker_shim.broker.orders.claims import Claims
@@ -44,7 +44,7 @@ from broker_shim.broker.storage.loop import Later
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.transactions.unit_of_work import UnitOfWork
 from broker_shim.broker.wiring.address import ExchangeNode
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import ExchangeBindingKey, Queue
@@ -67,7 +67,7 @@ class Broker(ServedQueues):
     """All queues of one virtual host, and the parts that serve them. On the loop's thread only.
 
     Attributes:
-        publications: Publishes messages.
+        publications: Puts new messages on queues: runs of them, or one on several.
         publish: Puts one message on queues (`Publications.publish_one`).
         unfinished: What waits in memory of messages that have not come whole.
         deletions: Destroys queues, and says when a name is free again.
@@ -104,13 +104,12 @@ class Broker(ServedQueues):
         self._before_dispatch: list[Callable[[], None]] = []
         self._creating: dict[str, list[OnComplete]] = {}
         self.unfinished, self.lock_timer = Unfinished(settings), LockTimer(later)
-        create, destroy = self.create_queue, self.destroy_queue
         self.settlement = Settlement(self)
         self.last_value_queues = LastValueQueues(self, self.settlement)
         self.on_arrived = self.last_value_queues.arrived
         self.publications = Publications(self, self.last_value_queues)
         self.publish = self.publications.publish_one
-        self.dead_letters = DeadLetters(metrics, self.queues, create)
+        self.dead_letters = DeadLetters(metrics, self.queues, self.create_queue)
         self.bulk = BulkOperations(self, self.dead_letters, self.publish)
         self.settlement.on_released = self.bulk.end_if_due
         self.placements = Placements(self)
@@ -124,11 +123,10 @@ class Broker(ServedQueues):
         self.delays = DeliveryDelays(self)
         self.on_waiting = self.delays.came
         self.wiring_limit, self.xid_claims = WiringLimit(self), XidClaims()
-        changes = QueueChanges(create, destroy, self.deletions.refuses, self.look_over)
         self.administration = Administration(
-            self, self.bulk, self.last_value_queues, self.wiring_limit, changes
+            self, self.bulk, self.last_value_queues, self.wiring_limit, self.deletions
         )
-        self.claims = Claims(self, self.administration, destroy)
+        self.claims = Claims(self, self.administration)
         self.unused_queues = UnusedQueues(self, self.administration, self.claims.is_claimed)
         self.queries = Queries(self, self.administration)
 
@@ -241,7 +239,7 @@ class Broker(ServedQueues):
         binding_key = "#" if node.routing_key is None else node.routing_key
         return ExchangeBindingKey(node.exchange, queue, binding_key)
 
-    def destroy_queue(self, name: str, on_done: OnComplete = lambda _error: None) -> None:
+    def destroy_queue(self, name: str, on_done: OnComplete = nobody) -> None:
         """Destroy a queue and its bindings; its messages go by its alternate exchange, if any."""
         queue = self.queues.get(name)
         if queue is None:

@@ -9,6 +9,7 @@ connections, so it asks a `QueueOwner`, and tells it what became of a queue.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.wiring.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.wiring.destinations import Destinations
 from broker_shim.broker.wiring.headers_exchange import properties_of
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.policies import Policy, with_change
@@ -56,8 +57,10 @@ class QueueOwner(Protocol):
         """Forget what anybody held of a queue that was destroyed."""
 
 
-class ServedQueues:
+class ServedQueues(ABC):
     """The queues of one virtual host, and which of them a message goes to. On the loop's thread.
+
+    The virtual host makes and destroys them: whatever orders that asks it here.
 
     Attributes:
         calls: The store, whose answers come on the loop's thread.
@@ -103,6 +106,18 @@ class ServedQueues:
         self.is_stopping = False
         self._told_of: set[str] = set()
         self._to_dispatch: set[str] = set()
+
+    @abstractmethod
+    def create_queue(self, queue: Queue, on_done: OnComplete) -> None:
+        """Create a queue; it is used when that has completed."""
+
+    @abstractmethod
+    def destroy_queue(self, name: str, on_done: OnComplete = nobody) -> None:
+        """Destroy a queue and its bindings; its messages go by its alternate exchange, if any."""
+
+    @abstractmethod
+    def look_over(self, queue: QueueDispatch) -> None:
+        """End what may not stay on a queue, after a start or a change of what it asks."""
 
     def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
         """The queues that a message sent to a node goes to; none if it routes nowhere."""

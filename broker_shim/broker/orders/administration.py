@@ -12,14 +12,14 @@ import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from broker_shim.broker.flow.last_value_queues import LastValueQueues
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.orders.bulk_operations import BulkOperations
+from broker_shim.broker.orders.queue_deletion import QueueDeletions
 from broker_shim.broker.orders.queue_purge import QueuePurge
 from broker_shim.broker.orders.wiring_limit import CreatedEntity, WiringLimit
-from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -35,6 +35,7 @@ from sparkstore.core.state_machine.call_values import (
     ConfigureCall,
     CreateCall,
     DestroyCall,
+    StoreCall,
     UnbindCall,
 )
 from sparkstore.operations.administration import (
@@ -79,22 +80,6 @@ class QueueDecider(Protocol):
 
     def usage(self, queue: str, on_usage: OnUsage) -> None:
         """Tell what a queue has, whoever put it there and whoever consumes."""
-
-
-class QueueChanges(NamedTuple):
-    """The ways in which queues are made, altered and destroyed.
-
-    Attributes:
-        create: Creates a queue; it is used when that has completed.
-        destroy: Destroys a queue with its messages and bindings.
-        refuses: Whether a queue cannot be destroyed now; who asked for it is told why.
-        look_over: Ends what may not stay on a queue by what it asks now.
-    """
-
-    create: Callable[[Queue, OnComplete], None]
-    destroy: Callable[[str, OnComplete], None]
-    refuses: Callable[[str, OnComplete], bool]
-    look_over: Callable[[QueueDispatch], None]
 
 
 class BrokerFacts:
@@ -192,7 +177,7 @@ class Administration:
         bulk: BulkOperations,
         last_value_queues: LastValueQueues,
         wiring_limit: WiringLimit,
-        changes: QueueChanges,
+        deletions: QueueDeletions,
     ) -> None:
         """Carry out nothing yet.
 
@@ -201,9 +186,9 @@ class Administration:
             bulk: Purges what is on queues.
             last_value_queues: Counts what is on its way to a queue.
             wiring_limit: Refuses queues and exchanges to users who have had enough made.
-            changes: Makes, alters and destroys queues.
+            deletions: Refuses to delete a queue that cannot go now.
         """
-        self._served, self._bulk, self._changes = served, bulk, changes
+        self._served, self._bulk, self._deletions = served, bulk, deletions
         self._wiring_limit, self.on_ordered = wiring_limit, lambda _queue: None
         self.facts = BrokerFacts(served, last_value_queues)
         self._acts: dict[AdminAction, Callable[[OrderDecision, OnComplete], None]] = {
@@ -288,7 +273,7 @@ class Administration:
         order = decided.order
         durability = TerminusDurability(order.durability)
         queue = Queue(order.queue, durability, arguments_of(decided.detail))
-        self._changes.create(queue, on_done)
+        self._served.create_queue(queue, on_done)
 
     def _alter_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         served, name = self._served, decided.order.queue
@@ -301,7 +286,7 @@ class Administration:
                 if error is not None:
                     served.redefine(before)
                 else:
-                    self._changes.look_over(dispatch)
+                    served.look_over(dispatch)
                 served.wanted(name)
             on_done(error)
 
@@ -311,59 +296,45 @@ class Administration:
     def _delete_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         """Delete a queue after its consumers, so that what they held is on it when it goes."""
         name = decided.order.queue
-        if self._changes.refuses(name, on_done):
+        if self._deletions.refuses(name, on_done):
             return
         queue = self._served.queues[name]
         users: list[Consumer | Browser] = [*queue.consumers, *queue.browsers]
         for user in users:
             user.queue_deleted()
         if not any(owner.end_own_link(name, on_done) for owner in self._served.queue_owners):
-            self._changes.destroy(name, on_done)
+            self._served.destroy_queue(name, on_done)
 
     def _create_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
-        exchange = new_exchange(decided)
-
-        def created(error: StoreError | None) -> None:
-            if error is None and not self._served.is_member:
-                self._served.router.add_exchange(exchange)
-            on_done(error)
-
-        self._served.calls.make(CreateCall(exchange), created)
+        exchange, router = new_exchange(decided), self._served.router
+        self._wire(CreateCall(exchange), partial(router.add_exchange, exchange), on_done)
 
     def _delete_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
-        exchange = decided.order.exchange
-
-        def destroyed(error: StoreError | None) -> None:
-            if error is None or isinstance(error, InvalidRequest):  # an earlier order was taken
-                error = None
-                if not self._served.is_member:
-                    self._served.router.remove_exchange(exchange)
-            on_done(error)
-
-        self._served.calls.make(DestroyCall(Exchange(exchange, "")), destroyed)
+        exchange, router = decided.order.exchange, self._served.router
+        call = DestroyCall(Exchange(exchange, ""))
+        self._wire(call, partial(router.remove_exchange, exchange), on_done)
 
     def _add_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key, arguments = decided.order.binding_key, arguments_of(decided.detail)
-
-        def bound(error: StoreError | None) -> None:
-            if error is None and not self._served.is_member:
-                router = self._served.router
-                router.bind(key.exchange, key.binding_key, key.queue, arguments)
-            on_done(error)
-
-        self._served.calls.make(BindCall(key, arguments), bound)
+        bind, place = self._served.router.bind, (key.exchange, key.binding_key, key.queue)
+        self._wire(BindCall(key, arguments), partial(bind, *place, arguments), on_done)
 
     def _remove_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key = decided.order.binding_key
+        unbind, place = self._served.router.unbind, (key.exchange, key.binding_key, key.queue)
+        self._wire(UnbindCall(key), partial(unbind, *place), on_done)
 
-        def unbound(error: StoreError | None) -> None:
-            if error is None or isinstance(error, InvalidRequest):  # as above
-                error = None
-                if not self._served.is_member:
-                    self._served.router.unbind(key.exchange, key.binding_key, key.queue)
+    def _wire(self, call: StoreCall, change: Callable[[], None], on_done: OnComplete) -> None:
+        """Have the store make a call, and then the router its change; a member is told of that."""
+
+        def done(error: StoreError | None) -> None:
+            if isinstance(error, InvalidRequest) and isinstance(call, DestroyCall | UnbindCall):
+                error = None  # an earlier order was taken
+            if error is None and not self._served.is_member:
+                change()
             on_done(error)
 
-        self._served.calls.make(UnbindCall(key), unbound)
+        self._served.calls.make(call, done)
 
     def _decided(self, order: Order) -> OrderDecision:
         decided = decide(order, self.facts)
@@ -384,7 +355,7 @@ class Administration:
         def configured(error: StoreError | None) -> None:
             policy = None if detail is None else policy_of(name, detail)
             for queue in served.use_policy(name, policy) if error is None else ():
-                self._changes.look_over(queue)
+                served.look_over(queue)
             on_done(error)
 
         served.calls.make(ConfigureCall(CATEGORY, name, detail), configured)

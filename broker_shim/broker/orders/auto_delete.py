@@ -22,44 +22,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable
-from typing import Any
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.orders.administration import Administration
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.wiring.routing import Router
-from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from sparkstore.core.state_machine.call_values import ConfigureCall
 from sparkstore.operations.administration import AdminAction, Order
-
-
-class ExchangeDeletion:
-    """Deletes exchanges whose last binding is gone. On the loop's thread only."""
-
-    def __init__(self, router: Router, administration: Administration) -> None:
-        """Begin to watch the bindings of a virtual host.
-
-        Args:
-            router: Has the exchanges, and what is bound to them.
-            administration: Carries the order out, and knows whether another broker decides.
-        """
-        self._administration = administration
-        router.on_unused = self._delete
-
-    def _delete(self, exchange: str) -> None:
-        if self._administration.decider is not None:
-            return
-
-        def report(error: StoreError | None, _told: dict[str, Any]) -> None:
-            if error is None:
-                _log.info("exchange %r is deleted: nothing is bound to it any more", exchange)
-            else:
-                _log.info("exchange %r stays: %s", exchange, error)
-
-        order = Order(AdminAction.DELETE_EXCHANGE, exchange=exchange, if_unused=True)
-        self._administration.order(order, report)
-
 
 _log = logging.getLogger(__name__)
 
@@ -68,17 +37,12 @@ CATEGORY = "auto-delete"
 
 
 class AutoDeletion:
-    """Deletes queues that nobody uses any more. On the loop's thread only.
-
-    Attributes:
-        exchanges: Deletes the exchanges that have lost their last binding, by a queue's end or not.
-    """
+    """Deletes queues and exchanges that nobody uses any more. On the loop's thread only."""
 
     def __init__(
         self,
         served: ServedQueues,
         administration: Administration,
-        destroy_queue: Callable[[str, OnComplete], None],
         is_claimed: Callable[[str], bool],
     ) -> None:
         """Begin with no queue in use.
@@ -86,12 +50,11 @@ class AutoDeletion:
         Args:
             served: The queues, some of which delete themselves.
             administration: Knows whether another broker decides, which alone knows all consumers.
-            destroy_queue: Destroys a queue with its messages and bindings.
             is_claimed: Whether somebody has a queue to itself, so that it stays.
         """
         self._served, self._administration = served, administration
-        self._destroy_queue, self._is_claimed = destroy_queue, is_claimed
-        self.exchanges = ExchangeDeletion(served.router, administration)
+        self._is_claimed = is_claimed
+        served.router.on_unused = self._delete_exchange
         self._used: set[str] = set()
         self._awaited: dict[Hashable, set[str]] = {}
 
@@ -160,7 +123,7 @@ class AutoDeletion:
         name, decider = queue.name, self._administration.decider
         _log.info("queue %r is deleted: nobody uses it any more", name)
         if decider is None:
-            self._destroy_queue(name, _note)
+            self._served.destroy_queue(name, _note)
             return
 
         def report(error: StoreError | None, _detail: object) -> None:
@@ -171,6 +134,20 @@ class AutoDeletion:
 
         unused = Order(AdminAction.DELETE_QUEUE, name, force=True, if_unused=True)
         decider.delete(unused, report)
+
+    def _delete_exchange(self, exchange: str) -> None:
+        """Delete an exchange whose last binding is gone, by a queue's end or not."""
+        if self._administration.decider is not None:
+            return
+
+        def report(error: StoreError | None, _answer: object) -> None:
+            if error is None:
+                _log.info("exchange %r is deleted: nothing is bound to it any more", exchange)
+            else:
+                _log.info("exchange %r stays: %s", exchange, error)
+
+        order = Order(AdminAction.DELETE_EXCHANGE, exchange=exchange, if_unused=True)
+        self._administration.order(order, report)
 
     def _is_own(self, name: str) -> bool:
         return any(owner.own_link(name) is not None for owner in self._served.queue_owners)

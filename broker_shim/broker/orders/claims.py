@@ -6,13 +6,12 @@ A claim ends with its owner, and so with the broker. It is another thing than th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.orders.administration import Administration
 from broker_shim.broker.orders.auto_delete import AutoDeletion
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest
 from sparkstore.core.queue_names import shown
 
@@ -24,18 +23,13 @@ class Claims:
         auto_deletion: Deletes queues that nobody uses any more.
     """
 
-    def __init__(
-        self,
-        served: ServedQueues,
-        administration: Administration,
-        destroy_queue: Callable[[str, OnComplete], None],
-    ) -> None:
+    def __init__(self, served: ServedQueues, administration: Administration) -> None:
         """Begin with no queue claimed; the arguments are those of `AutoDeletion`."""
         self._served = served
         self._owners: dict[str, Hashable] = {}
         self._queues: dict[Hashable, dict[str, None]] = {}
         self._new: set[str] = set()
-        self.auto_deletion = AutoDeletion(served, administration, destroy_queue, self.is_claimed)
+        self.auto_deletion = AutoDeletion(served, administration, self.is_claimed)
 
     def is_claimed(self, queue: str) -> bool:
         """Whether somebody has a queue to itself."""

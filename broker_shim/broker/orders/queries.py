@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.orders.administration import Administration, OnUsage
 from broker_shim.broker.storage.loop import wall_us
-from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import ExchangeBindingKey, Queue
 from sparkstore.core.entries import Entries
 from sparkstore.core.queue_arguments import own_arguments
 from sparkstore.queue_columns import QueueFacts, Road, row_of
-
-
-class QueueAnswer(NamedTuple):
-    """A queue that is there.
-
-    Attributes:
-        name: As the store has it.
-        durability: What of it survives a restart.
-        arguments: Of its definition, those that the store asks nothing of, too.
-    """
-
-    name: str
-    durability: TerminusDurability
-    arguments: Mapping[str, Any]
-
-
-class ExchangeAnswer(NamedTuple):
-    """An exchange that is there.
-
-    Attributes:
-        name: As it was created.
-        type: `direct`, `fanout`, `topic` or `headers`.
-        alternate: The exchange that gets what goes to no queue of it; None: nobody does.
-        durability: What of it survives a restart.
-    """
-
-    name: str
-    type: str
-    alternate: str | None
-    durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
 
 
 class BoundAnswer(NamedTuple):
@@ -73,12 +43,10 @@ class Queries:
     def __init__(self, served: ServedQueues, administration: Administration) -> None:
         self._served, self._administration = served, administration
 
-    def queue(self, name: str) -> QueueAnswer | None:
-        """Describe a queue by its whole name; None: there is none."""
-        definition, dispatch = self._served.definitions.get(name), self._served.queues.get(name)
-        if definition is None or dispatch is None:
-            return None
-        return QueueAnswer(name, definition.durability, own_arguments(definition.arguments))
+    def queue(self, name: str) -> Queue | None:
+        """Describe a queue by its whole name, with its own arguments; None: there is none."""
+        queue = self._served.definitions.get(name)
+        return None if queue is None else replace(queue, arguments=own_arguments(queue.arguments))
 
     def usage(self, name: str, on_usage: OnUsage) -> None:
         """Tell the figures of a queue, as `$management` has them, of all brokers.
@@ -111,19 +79,6 @@ class Queries:
             definition.durability,
             served.queues[name],
         )
-
-    def exchange(self, name: str) -> ExchangeAnswer | None:
-        """Describe an exchange; None: there is none."""
-        router = self._served.router
-        definition = router.definitions.get(name)
-        if definition is None:
-            return None
-        alternate = router.alternate_of(name)
-        return ExchangeAnswer(name, definition.type, alternate, definition.durability)
-
-    def users_of_alternate(self, exchange: str) -> list[str]:
-        """Name the users of an alternate exchange, which cannot be deleted, for a person."""
-        return self._administration.facts.users_of_alternate(exchange)
 
     def bound(
         self,

@@ -8,7 +8,7 @@ alternates end there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from broker_shim.addressing.topics import TopicBindings
 from broker_shim.broker.wiring.headers_exchange import Get, HeadersBindings
@@ -30,38 +30,25 @@ DEFAULT_EXCHANGES = {
 """Exchanges of every broker, by name: their type."""
 
 
-class Bindings(Protocol):
-    """The bindings of one exchange. A queue is in the answer once, however many keys fit."""
-
-    def bind(self, binding_key: str, queue: str) -> None:
-        """Add a binding; again changes nothing."""
-
-    def unbind(self, binding_key: str, queue: str) -> None:
-        """Take a binding away; one that is not there changes nothing."""
-
-    def route(self, routing_key: str) -> set[str]:
-        """Names of the queues that a message with this routing key goes to."""
-
-
 class DirectBindings:
-    """The routing key is the binding key."""
+    """The bindings of a direct exchange: the routing key is the binding key."""
 
     def __init__(self) -> None:
         self._queues: dict[str, set[str]] = {}
 
     def bind(self, binding_key: str, queue: str) -> None:
-        """Bind a queue under exactly this key. See `Bindings`."""
+        """Bind a queue under exactly this key; again changes nothing."""
         self._queues.setdefault(binding_key, set()).add(queue)
 
     def unbind(self, binding_key: str, queue: str) -> None:
-        """Remove a queue's binding under this key. See `Bindings`."""
+        """Remove a queue's binding under this key; one that is not there changes nothing."""
         queues = self._queues.get(binding_key, set())
         queues.discard(queue)
         if not queues:
             self._queues.pop(binding_key, None)
 
     def route(self, routing_key: str) -> set[str]:
-        """Find the queues that are bound with exactly this key. See `Bindings`."""
+        """Find the queues that are bound with exactly this key."""
         return set(self._queues.get(routing_key, ()))
 
 
@@ -72,22 +59,24 @@ class FanoutBindings:
         self._bindings: set[tuple[str, str]] = set()
 
     def bind(self, binding_key: str, queue: str) -> None:
-        """Bind a queue, whatever its key is. See `Bindings`."""
+        """Bind a queue, whatever its key is; again changes nothing."""
         self._bindings.add((binding_key, queue))
 
     def unbind(self, binding_key: str, queue: str) -> None:
-        """Remove one binding of a queue. See `Bindings`."""
+        """Remove one binding of a queue; one that is not there changes nothing."""
         self._bindings.discard((binding_key, queue))
 
     def route(self, routing_key: str) -> set[str]:  # noqa: ARG002  # the protocol's name
-        """Find all queues that are bound, whatever the key is. See `Bindings`."""
+        """Find all queues that are bound, each once, whatever the key is."""
         return {queue for _key, queue in self._bindings}
 
 
-_KINDS: dict[str, type[DirectBindings | FanoutBindings | TopicBindings]] = {
+_Bindings = DirectBindings | FanoutBindings | TopicBindings | HeadersBindings
+_KINDS: dict[str, type[_Bindings]] = {
     "direct": DirectBindings,
     "fanout": FanoutBindings,
     "topic": TopicBindings,
+    HEADERS: HeadersBindings,
 }
 
 
@@ -108,7 +97,7 @@ class Router:
 
     def __init__(self) -> None:
         self.on_unused: Callable[[str], None] = _no_deletion
-        self._exchanges: dict[str, Bindings | HeadersBindings] = {}
+        self._exchanges: dict[str, _Bindings] = {}
         self._definitions: dict[str, Exchange] = {}
         self._alternates: dict[str, str] = {}  # of those that have one, for each message
         self._keys: dict[str, set[tuple[str, str]]] = {}
@@ -127,7 +116,7 @@ class Router:
         name, kind = exchange.name, exchange.type
         check_exchange_type(name, kind)
         if name not in self._exchanges:
-            self._exchanges[name] = HeadersBindings() if kind == HEADERS else _KINDS[kind]()
+            self._exchanges[name] = _KINDS[kind]()
             self._definitions[name] = exchange
             if (alternate := alternate_of(exchange.arguments)) is not None:
                 self._alternates[name] = alternate

@@ -43,6 +43,7 @@ from sparkstore.core.wiring_arguments import (
     AUTO_DELETE,
     EXCHANGE_TYPES,
     HEADERS,
+    alternate_of,
 )
 from sparkstore.operations.administration import AdminAction, Order
 
@@ -117,7 +118,7 @@ def delete(session: Amqp010Session, command: ExchangeDelete, command_id: int) ->
     if name in DEFAULT_EXCHANGES:
         text = f"exchange {shown(name)} is the broker's"
         raise not_allowed(text)
-    users = session.broker.queries.users_of_alternate(name)
+    users = session.broker.administration.facts.users_of_alternate(name)
     if users:
         is_told = may(session, Act.USE_ANOTHERS, ExchangeNode(name))  # else it is not its affair
         whose = ", ".join(users[:5]) if is_told else f"{len(users)} others"
@@ -133,14 +134,15 @@ def query(session: Amqp010Session, command: ExchangeQuery, command_id: int) -> N
     name = command.name or ""
     if name:  # clients ask by one name for an exchange and for a queue, to learn which it is
         _check_known(session, name, QueueNode(canonical_or_empty(name)))
-    exchange = session.broker.queries.exchange(name) if name else None
+    exchange = session.broker.router.definitions.get(name)
     if name and exchange is None:
         session.result(command_id, ExchangeQueryResult(not_found=True))
         return
     answer = ExchangeQueryResult("direct" if exchange is None else exchange.type, durable=True)
     if exchange is not None:
         answer.durable = exchange.durability is TerminusDurability.UNSETTLED_STATE
-        answer.arguments = {ALTERNATE_EXCHANGE: exchange.alternate} if exchange.alternate else None
+        alternate = alternate_of(exchange.arguments)
+        answer.arguments = {ALTERNATE_EXCHANGE: alternate} if alternate else None
     session.result(command_id, answer)
 
 

@@ -13,10 +13,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from broker_shim.broker.orders.queries import ExchangeAnswer, QueueAnswer
-from broker_shim.store.interface import ExchangeBindingKey
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.queue_arguments import QueueArguments
-from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE
+from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE, alternate_of
 from sparkstore.operations.administration import DURABILITIES
 from sparkstore.queue_columns import Road, columns_of
 
@@ -91,7 +90,7 @@ def entity_named(identity: str) -> EntityName | None:
     return EntityName(kind, tuple(unquote(part) for part in parts))
 
 
-def queue_entity(queue: QueueAnswer, figures: Mapping[str, Any]) -> Entity:
+def queue_entity(queue: Queue, figures: Mapping[str, Any]) -> Entity:
     """Describe a queue; figures that are not known are null."""
     return {
         **_head(EntityKind.QUEUE, queue.name),
@@ -102,13 +101,13 @@ def queue_entity(queue: QueueAnswer, figures: Mapping[str, Any]) -> Entity:
     }
 
 
-def exchange_entity(exchange: ExchangeAnswer) -> Entity:
+def exchange_entity(exchange: Exchange) -> Entity:
     """Describe an exchange by its attributes."""
     return {
         **_head(EntityKind.EXCHANGE, exchange.name),
         "durability": DURABILITIES[exchange.durability],
         "exchange_type": exchange.type,
-        ALTERNATE_EXCHANGE: exchange.alternate,
+        ALTERNATE_EXCHANGE: alternate_of(exchange.arguments),
     }
 
 

@@ -42,7 +42,7 @@ class EntityView:
             queue = queries.queue(names[0])
             return None if queue is None else queue_entity(queue, figures)
         if kind is EntityKind.EXCHANGE:
-            exchange = queries.exchange(names[0])
+            exchange = router.definitions.get(names[0])
             return None if exchange is None else exchange_entity(exchange)
         key = ExchangeBindingKey(*names)
         is_there = key in router.bindings()

@@ -19,7 +19,7 @@ from broker_shim.serve.http.bodies import (
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.endpoint import ADMIN, API, MONITOR, Endpoint
 from broker_shim.store.interface import ExchangeBindingKey
-from sparkstore.core.wiring_arguments import EXCHANGE_TYPES
+from sparkstore.core.wiring_arguments import EXCHANGE_TYPES, alternate_of
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 
 ExchangeKind = Annotated[str, Meta(extra_json_schema={"enum": [*EXCHANGE_TYPES]})]
@@ -102,21 +102,19 @@ async def list_exchanges(call: Call) -> ExchangeList:
     broker, page = call.broker, call.query
 
     def read() -> ExchangeList:
-        names = sorted(broker.router.definitions)
+        exchanges = sorted(broker.router.definitions.items())
         items = []
-        for name in names[page.offset : page.offset + page.limit]:
-            exchange = broker.queries.exchange(name)
-            assert exchange is not None, "it is defined"
+        for name, exchange in exchanges[page.offset : page.offset + page.limit]:
             durability = DURABILITIES[exchange.durability]
             items.append(
                 ExchangeRow(
                     name=name,
                     type=exchange.type,
                     durability=durability,  # type: ignore[arg-type]  # one of the three words
-                    alternate_exchange=exchange.alternate,
+                    alternate_exchange=alternate_of(exchange.arguments),
                 )
             )
-        return ExchangeList(total=len(names), offset=page.offset, items=items)
+        return ExchangeList(total=len(exchanges), offset=page.offset, items=items)
 
     return await call.read(read)
 

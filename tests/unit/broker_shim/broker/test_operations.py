@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_shim.broker.orders.administration import OnPurged, OnTold
-from broker_shim.broker.orders.queries import BoundAnswer, ExchangeAnswer
+from broker_shim.broker.orders.queries import BoundAnswer
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
 from broker_shim.store.interface import Queue
@@ -60,8 +60,6 @@ def test_what_is_bound_is_told_by_what_is_not_so(house: House) -> None:
         ask(house, Order(AdminAction.CREATE_QUEUE, name))
     ask(house, Order(orders, "q", "amq.topic", "a.#"))
     ask(house, Order(orders, "q", "amq.match", "k", arguments={"a": 1}))
-    assert house.broker.queries.exchange("amq.topic") == ExchangeAnswer("amq.topic", "topic", None)
-    assert house.broker.queries.exchange("no") is None
     assert bound("amq.topic", "q", "a.#") == BoundAnswer()
     assert bound("amq.match", "q", "k", {"a": 1}) == BoundAnswer()
     assert bound("amq.topic", key="a.#") == BoundAnswer()
