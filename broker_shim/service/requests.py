@@ -29,16 +29,12 @@ from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
 from broker_shim.store.protocol import Body, Frame, Refusal
 from sparkstore.core import fold, records
-from sparkstore.core.records import Kind, Record
+from sparkstore.core.records import Kind
 from sparkstore.core.state_machine import branches, publications
-from sparkstore.core.state_machine.batches import RequestOrigin, plain_dequeue
 from sparkstore.core.state_machine.call_values import RecordStep, singles_of
 from sparkstore.core.xids import xid_from
 
 _MAX_NUMBER = (1 << 63) - 1
-_ENQUEUED, _DEQUEUED = int(Kind.ENQUEUED), int(Kind.DEQUEUED)
-_QUEUE, _ID = Record._fields.index("queue"), Record._fields.index("message_id")
-_HOLDER, _DETAIL = Record._fields.index("holder"), Record._fields.index("detail")
 
 
 class BatchDecision(NamedTuple):
@@ -84,13 +80,12 @@ class MemberRequests:
         self._holders = set()
         self._metrics.batches += 1
         try:
-            for kind, body in frames:
-                request = _check_request(kind, body)
-                if kind in {wire.BATCH, wire.RUN}:
-                    part = batch_request.part_of(kind, body)
-                    through = max(through, self._take_batch(batch, part, last, refusals))
+            for kind, body in batch_request.requests_of(map(_checked, frames)):
+                if isinstance(body, batch_request.Part):
+                    through = max(through, self._take_part(batch, body, last, refusals))
                     last = max(last, through)
                     continue
+                request = body[0]
                 if request <= last:
                     self._metrics.replayed += 1
                     through = max(through, request)
@@ -128,7 +123,7 @@ class MemberRequests:
             self._decisions.end(opened, commit=False)
         self._open.clear()
 
-    def _take_batch(
+    def _take_part(
         self, batch: Batch, part: batch_request.Part, last: int, refusals: list[Refusal]
     ) -> int:
         """Decide those requests of a part that are not decided yet; the number of its last one."""
@@ -188,21 +183,6 @@ class MemberRequests:
         return opened is not None and request > opened.last_request
 
     def _take(self, batch: Batch, kind: int, body: Body) -> None:
-        if kind == wire.DO and len(body[1]) == 1:
-            fields = check_record(body[1][0])
-            if fields[0] == _ENQUEUED:
-                steps = self._decisions.enqueued(fields, (self._member, body[0]))
-                if len(steps) == 1:
-                    batch.take_enqueued(steps[0])
-                else:  # others make room
-                    batch.take(steps)
-                return
-            if fields[0] == _DEQUEUED and fields[_HOLDER] is fields[_DETAIL] is None:
-                origin = RequestOrigin(self._member, body[0])
-                step = plain_dequeue(batch.machine, fields[_ID], fields[_QUEUE], origin)
-                if step is not None:
-                    batch.take((step,))
-                    return
         if kind in self._OF_BRANCHES:
             self._OF_BRANCHES[kind](self, batch, body)
         else:
@@ -278,7 +258,7 @@ class MemberRequests:
 
     def _do(self, batch: Batch, body: Body) -> list[RecordStep]:
         if len(body[1]) == 1:
-            return self._decisions.one(body[1][0])
+            return self._decisions.one(check_record(body[1][0]))
         return self._decisions.several(body[1], batch.begin)
 
     def _begin(self, batch: Batch, body: Body) -> list[RecordStep]:
@@ -370,18 +350,15 @@ def _told(detail: str) -> tuple[str, str]:
     return content["error"], content["message"]
 
 
-def _check_request(kind: int, body: Body) -> int:
-    """The request number in a frame.
-
-    Raises:
-        InvalidRequest: It is no request.
-    """
+def _checked(frame: Frame) -> Frame:
+    """Check that a frame is a request; raises InvalidRequest if it is none."""
+    kind, body = frame
     shape = tuple(map(type, body))
     is_right = shape == _BODIES[kind] or shape in _ALSO.get(kind, ())
     if not is_right or not 0 < body[0] <= _MAX_NUMBER:
         message = f"the body of a frame of type {kind} is not what the protocol says"
         raise InvalidRequest(message)
-    return int(body[0])
+    return frame
 
 
 def _sendable(message: str) -> str:

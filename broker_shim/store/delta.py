@@ -74,17 +74,6 @@ class Batch:
         if self._observer is not None:
             self._steps += steps
 
-    def take_enqueued(self, step: RecordStep) -> None:
-        """Take a single enqueue as `take` does, by a shorter way: it is the hottest call."""
-        run, is_kept = step.run, step.is_kept
-        if is_kept:
-            self._packed.append(self._log.pack((run,)))
-            self._records.append(run)
-        self.machine.apply_enqueued(step, self._position)
-        self._position += is_kept
-        if self._observer is not None:
-            self._steps.append(step)
-
     @property
     def position(self) -> int:
         """Position of the newest record that was taken, here or before."""

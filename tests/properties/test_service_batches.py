@@ -7,6 +7,7 @@ service that nobody kills, come to.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
+from broker_shim.service.decisions.arrivals import Fields, check_record
+from broker_shim.service.decisions.batch_request import asked_by
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.requests import BatchDecision, MemberRequests, refusals_of
 from broker_shim.service.service_metrics import ServiceMetrics
@@ -23,10 +26,10 @@ from broker_shim.store.delta import Batch
 from broker_shim.store.remote.batches import EachFrame
 from broker_shim.store.remote.pending_requests import PendingRequests, Waiting
 from broker_shim.store.settlement_times import SettlementTimes
-from sparkstore.core import fold
+from sparkstore.core import fold, records
 from sparkstore.core.fold import State
 from sparkstore.core.records import Kind, MessageHeader, Record, Run
-from sparkstore.core.state_machine.call_values import Queue
+from sparkstore.core.state_machine.call_values import Queue, RecordStep
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 _HEADER = MessageHeader(body_bytes=1)
@@ -46,6 +49,12 @@ def _content(message_id: int) -> tuple[Any, Any]:
         10: (b"", b"x"),
     }
     return strange.get(message_id, (_HEADER, b"x"))
+
+
+def _whole(record: Record, message_id: int) -> Record:
+    """The record of one call about a message."""
+    header, body = _content(message_id) if record.kind is Kind.ENQUEUED else (None, None)
+    return record._replace(message_id=message_id, message=header, body=body)
 
 
 class _Log:
@@ -75,8 +84,8 @@ class _Service:
         for position, record in enumerate(records, 1):
             fold.apply(state, position, record)
         self.machine = StoreStateMachine(state, TerminusDurability.UNSETTLED_STATE, lambda: 7)
-        decisions = Decisions(self.machine, "m", 1 << 20)
-        self._requests = MemberRequests(decisions, "m", ServiceMetrics())
+        self._decisions = Decisions(self.machine, "m", 1 << 20)
+        self._requests = MemberRequests(self._decisions, "m", ServiceMetrics())
 
     def batch(self, use: Callable[[Batch], Any]) -> Any:
         log: Any = self.log
@@ -89,6 +98,29 @@ class _Service:
     def decide(self, frames: Sequence[wire.Frame]) -> BatchDecision:
         decided: BatchDecision = self.batch(lambda batch: self._requests.decide(batch, frames))
         return decided
+
+    def decide_alone(self, request: int, fields: Fields) -> list[str]:
+        """Decide a call by itself, and not as a run of one: what it is refused with."""
+
+        def use(batch: Batch) -> list[str]:
+            try:
+                batch.take(self._alone(request, fields))
+            except StoreError as refusal:
+                name = type(refusal).__name__
+                detail = json.dumps({"error": name, "message": str(refusal)})
+                refused = records.refused(7, "m", request, detail)
+                batch.take([RecordStep(refused, is_kept=True)])
+                return [name]
+            return []
+
+        refusals: list[str] = self.batch(use)
+        return refusals
+
+    def _alone(self, request: int, fields: Fields) -> list[RecordStep]:
+        check_record(fields)
+        if fields[0] == Kind.ENQUEUED:
+            return self._decisions.enqueued(fields, ("m", request))
+        return asked_by(self._decisions.one(fields), "m", request)
 
     def entries(self) -> list[Any]:
         return [*self.machine.state.queues["kept"].entries.items()]
@@ -121,7 +153,7 @@ _records = st.one_of(
 )
 _steps = st.one_of(
     st.tuples(st.just("ask"), _records, _ids),
-    st.tuples(st.just("ask"), _records, _ids),
+    st.tuples(st.just("ask_apart"), _records, _ids),
     st.tuples(st.just("decide"), st.integers(1, 3)),
     st.tuples(st.just("tell")),
     st.tuples(st.just("lose"), st.none(), st.sampled_from([4, 5])),
@@ -159,6 +191,8 @@ class _Member:
             columns = zip(*map(_content, message_ids), strict=True)
         asked = EachFrame(record, 0, message_ids, *columns)
         kind, body = asked.asked(takes_runs=self._version == wire.VERSION)
+        if len(message_ids) == 1:
+            kind, body = wire.DO, ((_whole(record, message_ids[0]),),)
         frame = self._pack(kind, (first, *body))
 
         def told(error: StoreError | None) -> None:
@@ -167,6 +201,11 @@ class _Member:
                 self.outcomes[number] = error or answer
 
         self.requests.add(Waiting(first, frame, told, None, 0.0, answers))  # type: ignore[arg-type]
+
+    def ask_apart(self, record: Record, message_ids: Sequence[int]) -> None:
+        """Ask in a frame for each what the service may decide together."""
+        for message_id in message_ids:
+            self.ask(record, [message_id])
 
     def decide(self, count: int) -> None:
         """So many frames get there."""
@@ -213,20 +252,16 @@ def test_a_batch_is_its_calls_one_by_one_wherever_the_service_is_killed(
     asked: list[tuple[Record, int]] = []
     for name, *arguments in steps:
         getattr(member, name)(*arguments)
-        if name == "ask":
+        if name in {"ask", "ask_apart"}:
             asked += [(arguments[0], message_id) for message_id in arguments[1]]
     while len(member.requests):
         member.decide(100)
         member.tell()
     expected = {}
     for request, (record, message_id) in enumerate(asked, 1):
-        whole = record._replace(message_id=message_id)
-        if record.kind is Kind.ENQUEUED:
-            header, body = _content(message_id)
-            whole = whole._replace(message=header, body=body)
-        frame = wire.frame_packer()(wire.DO, (request, (whole,)))
-        decided = alone.decide(wire.Decoder().feed(frame))
-        expected[request] = [error for _, error, _ in decided.refusals]
+        frame = wire.frame_packer()(wire.DO, (request, (_whole(record, message_id),)))
+        ((_kind, (_request, (fields,))),) = wire.Decoder().feed(frame)
+        expected[request] = alone.decide_alone(request, fields)
     told = {n: [type(e).__name__] if e else [] for n, e in member.outcomes.items()}
     assert told == expected
     assert member.service.entries() == alone.entries()

@@ -327,29 +327,6 @@ def dequeue(
     )
 
 
-def plain_dequeue(
-    machine: StoreStateMachine, message_id: int, queue: str, origin: RequestOrigin
-) -> RecordStep | None:
-    """The batch of one that a service gets the most: nobody holds the entry, nor claims it.
-
-    Args:
-        machine: Of the store.
-        message_id: The message to remove; it may be on no queue.
-        queue: That it is removed from; there may be none of that name.
-        origin: Who asked, as the record will say.
-
-    Returns:
-        The step; None if it is not plainly right: the single call decides it, or says why not.
-    """
-    standing = None if machine.claims else machine.state.queues.get(queue)
-    whose = None if standing is None else standing.entries.holder(message_id)
-    if whose is None or whose[0] is not None:
-        return None
-    what = (Kind.DEQUEUED, machine.now_us(), queue, message_id, None)
-    record = _new(Record, (*what, *_NONE_TO_MEMBER, origin.member, origin.first, None))
-    return _new(RecordStep, (record, whose[1] > 0, None, None, None))
-
-
 def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
     """Parts of a batch, in order, each of which names no message twice."""
     try:
@@ -438,8 +415,3 @@ def _plain_entries(
             (check_entry if kind is Kind.ACQUIRED else check_taken)(0, queue, holder)
             return machine.queue(queue).entries
     return _NO_ENTRIES
-
-
-_NONE_TO_MEMBER = (None,) * (
-    Record._fields.index("member") - Record._fields.index("delivery_count")
-)

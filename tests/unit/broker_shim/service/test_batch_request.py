@@ -94,7 +94,9 @@ def test_a_service_of_version_4_gets_a_run_as_the_batch_that_says_the_same() -> 
 
 
 def test_each_message_of_a_batch_is_a_request() -> None:
-    assert part_of(wire.BATCH, (1, ENQUEUED, (7, 8), (CONTENT, CONTENT))).message_ids == (7, 8)
+    batch = part_of(wire.BATCH, (1, ENQUEUED, (7, 8), (CONTENT, CONTENT)))
+    assert batch is not None
+    assert batch.message_ids == range(7, 9)
     assert wire.request_count((wire.BATCH, (1, ACQUIRED, (7, 8, 9), None))) == 3
     assert wire.request_count((wire.BATCH, (1, ACQUIRED, 7, None))) == 1
     assert wire.request_count((wire.RUN, (1, ACQUIRED, 7, 3, None, None))) == 3
