@@ -16,7 +16,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.listener_1_0.messages.annotations import encoded_annotations
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
+from broker_shim.protocol_1_0.links.runs import Place, Run
 from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, Annotations, annotations_of, merged
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class DecidedRun(NamedTuple):
 
     def part(self, start: int, end: int) -> DecidedRun:
         """Return some of the deliveries."""
-        if isinstance(self.place, SentRun):  # a run of one
+        if isinstance(self.place, Run):  # a run of one
             return self
         return DecidedRun((self.place[0] + start, end - start), self.message_ids[start:end])
 

@@ -42,7 +42,6 @@ from broker_shim.protocol_1_0.links.events import (
 from broker_shim.protocol_1_0.links.port import OUTGOING_WINDOW, SessionPort
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.serial import FreeNumbers
@@ -310,9 +309,9 @@ class Session:
             self._tell(DispositionMissed(disposition.state))
         self._rest = None if rest is None else replace(disposition, first=rest, last=last)
         if changed:
-            lengths = tuple([len(run) for run in changed if isinstance(run, SentRun)])
+            runs, lengths = tuple(changed), tuple(map(len, changed))
             state, is_settled = disposition.state, disposition.settled
-            self._tell(DispositionReceived(tuple(changed), state, is_settled, lengths))
+            self._tell(DispositionReceived(runs, state, is_settled, lengths))
 
     def _detach(self, detach: Detach, _payload: bytes) -> None:
         if detach.handle in self._freed:

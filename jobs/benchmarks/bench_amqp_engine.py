@@ -140,8 +140,8 @@ def our_receive(count: int, stream: bytes) -> int:
         machine.receive_data(stream[at : at + CHUNK_BYTES], now_s=0.0)
         for event in machine.events():
             if type(event) is events.DeliveriesReceived:
-                received += len(event.deliveries)
-                event.deliveries[0].link.dispose(event.deliveries, accepted)
+                received += event.delivery.length
+                event.delivery.link.dispose([event.delivery], accepted)
         b"".join(machine.data_to_send(now_s=0.0))
     return received
 

@@ -23,7 +23,6 @@ PRODUCT = {"sparkstore", "broker_shim", "pyspark_sparkstore"}
 ALLOWED_NAMES = {
     "broker_shim.broker.wiring.routing": "a noun of the field: which queues a message goes to",
     "broker_shim.protocol_1_0.greeting": "a noun: what is said before the first frame",
-    "broker_shim.protocol_1_0.links.unsettled": "the specification's unsettled map (2.6.13)",
     "broker_shim.selectors.matching": "a noun of the field: pattern matching (LIKE)",
     "broker_shim.serve.reporting": "a noun: the reporting of a process's figures",
     "broker_shim.store.remote.greeting": "a noun: what is said before the first call",

@@ -43,8 +43,8 @@ def _came(event: Any) -> tuple[Any, ...]:
     if not isinstance(event, TransferPiece):
         return (type(event).__name__, str(getattr(event, "error", "")))
     delivery = event.delivery
-    said = (delivery.tag, delivery.delivery_id, delivery.byte_count, delivery.is_settled)
-    return (*said, delivery.is_second, delivery.link.handle, event.payload, event.is_last)
+    said = (delivery.tag, delivery.place, delivery.is_settled, delivery.run.is_second)
+    return (*said, delivery.link.handle, event.payload, event.is_last)
 
 
 def _answers(client: Client, said: bytes) -> list[Any]:

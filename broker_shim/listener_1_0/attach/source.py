@@ -73,7 +73,7 @@ from broker_shim.listener_1_0.termini import (
     peers_target,
     served_source,
 )
-from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.rules.rights import Act
 from broker_shim.selectors import InvalidSelector, Selector
@@ -314,7 +314,7 @@ class TerminusLookup:
         if not self._link.is_gone and self._link.is_draining:
             self._link.drained()
 
-    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
+    def on_dispositions(self, runs: Sequence[Run]) -> None:
         """Ignore dispositions: a look-up has no deliveries."""
 
 

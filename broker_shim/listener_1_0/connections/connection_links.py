@@ -29,7 +29,7 @@ from broker_shim.protocol_1_0.events import (
     TransferPiece,
 )
 from broker_shim.protocol_1_0.links.link import Delivery, Link
-from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
@@ -39,6 +39,7 @@ from sparkstore.control.audit import AuditEvent
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.connections.connection import Connection
     from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+    from broker_shim.protocol_1_0.links.sender import SenderLink
 
 _log = logging.getLogger(__name__)
 
@@ -59,11 +60,8 @@ class ServedEndpoint(Protocol):
     def on_flow(self) -> None:
         """Act on credit, a drain, or room to write again."""
 
-    def on_dispositions(self, deliveries: Sequence[Any]) -> None:
-        """The peer told a state of deliveries (`remote_state`), or settled them (`is_settled`).
-
-        They are `Delivery`s if they came, `SentRun`s if we sent them.
-        """
+    def on_dispositions(self, runs: Sequence[Run]) -> None:
+        """The peer told a state of deliveries (`remote_state`), or settled them (`is_settled`)."""
 
 
 class ReceivingEndpoint(ServedEndpoint, Protocol):
@@ -136,11 +134,11 @@ class ConnectionLinks:
 
     def came_whole(self, came: DeliveriesReceived) -> DeliveriesReceived | None:
         """Have deliveries taken as far as this turn goes, and return those that are left."""
-        endpoint = self.get(came.deliveries[0].link)
+        endpoint = self.get(came.delivery.link)
         if endpoint is None:  # only a receiver's link has such events
             return None
         count = cast("ReceivingEndpoint", endpoint).on_deliveries(came)
-        return came.after(count) if count < len(came.deliveries) else None
+        return came.after(count) if count < came.delivery.length else None
 
     def transferred(self, piece: TransferPiece) -> None:
         """Have bytes of a delivery taken."""
@@ -227,17 +225,13 @@ class ConnectionLinks:
 
 
 def _facts(link: ReceiverLink | SenderLink) -> LinkFacts:
-    if isinstance(link, SenderLink):
-        unsettled = sum(len(run.tags) for run in link.runs if not run.is_settled)
-    else:
-        unsettled = len(link.unsettled)
     sender, receiver = link.snd_settle_mode.name.lower(), link.rcv_settle_mode.name.lower()
     return LinkFacts(
         link.name,
         "sender" if link.is_receiver else "receiver",
         getattr(link.remote.target if link.is_receiver else link.remote.source, "address", None),
         link.credit,
-        unsettled,
+        sum(len(run) for run in link.runs if not run.is_settled),
         f"sender {sender}, receiver {receiver}",
     )
 

@@ -25,8 +25,8 @@ from broker_shim.listener_1_0.conditions import (
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.connection_links import ServedEndpoint
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
-from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from sparkstore.core.queue_names import TEMPORARY_PREFIX, TOPIC_PREFIX
 
@@ -52,7 +52,7 @@ class _Pending:
     def on_flow(self) -> None:
         """Do nothing: the flow is read again when the link starts."""
 
-    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
+    def on_dispositions(self, runs: Sequence[Run]) -> None:
         """Ignore dispositions: there are no deliveries."""
 
 

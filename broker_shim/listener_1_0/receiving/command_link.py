@@ -9,6 +9,7 @@ from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.protocol_1_0.events import DeliveriesReceived, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.runs import Run
 
 
 class CommandLink(ABC):
@@ -46,7 +47,7 @@ class CommandLink(ABC):
     def on_flow(self) -> None:  # noqa: B027 - whoever has credit to act on does
         """The peer told how it stands: nothing to do here."""
 
-    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:  # noqa: B027
+    def on_dispositions(self, runs: Sequence[Run]) -> None:  # noqa: B027
         """Ignore dispositions, as a command is answered once."""
 
     def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002

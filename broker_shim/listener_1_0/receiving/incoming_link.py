@@ -34,6 +34,7 @@ from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.events import DeliveriesReceived, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.store.interface import MessageHeader
 from broker_shim.transactions.transaction_refusals import TransactionRefused
 
@@ -96,17 +97,17 @@ class IncomingLink:
         if not self.is_gone and self._link.is_answered:
             self._credit.go_on()
 
-    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
+    def on_dispositions(self, runs: Sequence[Run]) -> None:
         """A change of state of some that we have read and will answer, or did."""
         if self._answering is not None:
-            for delivery in deliveries:
-                if delivery.is_settled and self._answering.holds(delivery):
-                    self._answering.settled(delivery)
+            for run in runs:
+                if run.is_settled:
+                    self._answering.settled(*filter(self._answering.holds, run.tags))
 
     def on_aborted(self, delivery: Delivery) -> None:
         """Drop a delivery that the peer gave up."""
         if self._answering is not None:
-            self._answering.settled(delivery)
+            self._answering.settled(delivery.tag)
         self._end_receiving()
         self._credit.go_on()
 
@@ -117,9 +118,9 @@ class IncomingLink:
             How many were taken in: the turn was over then.
         """
         turn, count, now_us = self._connection.turn, 0, self._connection.now_us()
-        while count < len(came.deliveries):
+        while count < came.delivery.length:
             if self._is_refused:
-                count = len(came.deliveries)
+                count = came.delivery.length
                 break
             taken = self._runs.take(came, count) if self._answering is None else 0
             if not taken:
@@ -250,7 +251,7 @@ class IncomingLink:
         is_noted = self._answering is not None and not delivery.is_settled
         is_alone = transaction is not None or is_noted or routed.is_new
         if isinstance(content, bytes) and not is_alone:
-            self._runs.add((delivery,), (header,), (content,), routed.queues)
+            self._runs.add(delivery, (header,), (content,), routed.queues)
             return
         self._runs.hand_over(self._all_stored)  # what came before goes before
         put = partial(self._route.put, header, content, routed)
@@ -264,11 +265,12 @@ class IncomingLink:
         self, deliveries: Sequence[Delivery], outcomes: Sequence[StoreError | None]
     ) -> None:
         if not any(outcomes) and self._answering is None and not self.is_gone:
-            self._window.done(len(deliveries))
+            self._window.done(len(outcomes))
             self._link.dispose(deliveries, ACCEPTED)
             self._credit.go_on()
             return
-        for delivery, error in zip(deliveries, outcomes, strict=True):
+        singles = (delivery.part(at, 1) for delivery in deliveries for at in range(delivery.length))
+        for delivery, error in zip(singles, outcomes, strict=True):
             self._stored(delivery, None, error)
 
     def _store(self, delivery: Delivery, put: Callable[[OnComplete, Publish], None]) -> None:
@@ -333,7 +335,7 @@ class IncomingLink:
         if answering is None:
             delivery.answer(ACCEPTED)
         elif delivery.is_settled:
-            answering.settled(delivery)
+            answering.settled(delivery.tag)
         else:
             answering.accept(delivery)
         self._credit.go_on()

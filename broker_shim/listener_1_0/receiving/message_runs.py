@@ -6,7 +6,9 @@ taken, where it goes, what work it is. So for messages of one shape it is decide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import accumulate
 
 from broker_shim.broker.flow.publications import PublicationRuns
 from broker_shim.broker.settings import DurableMessages
@@ -82,19 +84,22 @@ class MessageRuns:
         self._window.used(count)
         self._broker.metrics.received += count
         self._connection.turn.spend(count * work)
-        deliveries = came.deliveries[first : first + count]
-        self.add(deliveries, *run, routed.queues)
+        self.add(came.delivery.part(first, count), *run, routed.queues)
         return count
 
     def add(
         self,
-        deliveries: Sequence[Delivery],
+        delivery: Delivery,
         headers: Sequence[MessageHeader],
         contents: Sequence[bytes],
         queues: Collection[str],
     ) -> None:
         """Add the messages of deliveries behind the others; they may share one header."""
-        self._deliveries += deliveries
+        joined = self._deliveries[-1].joined(delivery) if self._deliveries else None
+        if joined is None:
+            self._deliveries.append(delivery)
+        else:
+            self._deliveries[-1] = joined
         self._publications.add(headers, contents, queues)
 
     def hand_over(self, on_stored: Callable[[Sequence[Delivery], Outcomes], None]) -> None:
@@ -107,15 +112,29 @@ class MessageRuns:
         if not self._deliveries:
             return
         deliveries, self._deliveries = self._deliveries, []
-        left, all_told = len(deliveries), self._answering.awaited(nobody)
+        ends = [*accumulate(delivery.length for delivery in deliveries)]
+        left, all_told = ends[-1], self._answering.awaited(nobody)
 
         def stored(first: int, outcomes: Outcomes) -> None:
             nonlocal left
             left -= len(outcomes)
             try:
-                on_stored(deliveries[first : first + len(outcomes)], outcomes)
+                on_stored([*_some(deliveries, ends, first, len(outcomes))], outcomes)
             finally:
                 if not left:
                     all_told(None)
 
         self._broker.publications.publish(self._publications.taken(), stored)
+
+
+def _some(
+    deliveries: Sequence[Delivery], ends: Sequence[int], first: int, count: int
+) -> Iterator[Delivery]:
+    """Find the deliveries of so many messages; `ends` tells how many messages there are by each."""
+    at = bisect_right(ends, first)
+    while count > 0:
+        delivery = deliveries[at]
+        start = first - (ends[at] - delivery.length)
+        part = delivery.part(start, min(count, delivery.length - start))
+        yield part
+        first, count, at = first + part.length, count - part.length, at + 1

@@ -26,6 +26,8 @@ end could take for unsettled).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker_shim.broker.storage.store_puts import Along
 from broker_shim.completion import OnComplete, nobody
 from broker_shim.durability import TerminusDurability
@@ -51,26 +53,22 @@ class ReceivedDeliveries:
         self._links, self._endpoint, self._link = links, endpoint, link
         self._answers = Answers()
 
-    def holds(self, delivery: Delivery) -> bool:
+    def holds(self, tag: bytes) -> bool:
         """Whether a delivery was stored, and is remembered."""
-        return self._endpoint.terminus.unsettled.get(delivery.tag) is not None
-
-    def knows(self, delivery: Delivery) -> bool:
-        """Whether a delivery that is resumed was stored before."""
-        return delivery.is_resumed and self.holds(delivery)
+        return self._endpoint.terminus.unsettled.get(tag) is not None
 
     def is_known(self, piece: TransferPiece) -> bool:
         """Whether a delivery was stored before, to be read past; a new one begins here."""
         delivery = piece.delivery
         if delivery.is_resumed and delivery.is_settled and is_outcome(delivery.remote_state):
-            self.settled(delivery)  # its sender knows how it ended, and tells by the transfer
+            self.settled(delivery.tag)  # its sender knows how it ended, and tells by the transfer
             return True
-        if not self.knows(delivery):
+        if not (delivery.is_resumed and self.holds(delivery.tag)):
             if not delivery.is_resumed:
                 self.started(delivery.tag)
             return False
         if piece.is_last and delivery.is_settled:
-            self.settled(delivery)
+            self.settled(delivery.tag)
         return True
 
     def started(self, tag: bytes) -> None:
@@ -78,10 +76,7 @@ class ReceivedDeliveries:
         self._answers.forget(tag)
         self._answers.started()
         proved = self._answers.proved()
-        for proved_tag in proved:
-            delivery = self._link.unsettled.get(proved_tag)
-            if delivery is not None:
-                delivery.dispose(ACCEPTED)
+        self._link.settle(proved, ACCEPTED)
         self._forget([tag, *proved])
 
     def granted(self, credit: int) -> None:
@@ -133,10 +128,11 @@ class ReceivedDeliveries:
         delivery.answer(ACCEPTED)
         self._answers.answered(delivery.tag)
 
-    def settled(self, delivery: Delivery) -> None:
-        """Forget a delivery that its sender has forgotten."""
-        self._answers.forget(delivery.tag)
-        self._forget([delivery.tag])
+    def settled(self, *tags: bytes) -> None:
+        """Forget deliveries that their sender has forgotten."""
+        for tag in tags:
+            self._answers.forget(tag)
+        self._forget(tags)
 
-    def _forget(self, tags: list[bytes]) -> None:
+    def _forget(self, tags: Sequence[bytes]) -> None:
         self._links.registry.settle(self._endpoint, tags)

@@ -14,7 +14,7 @@ from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.links import Links
 from broker_shim.listener_1_0.outcomes import ACCEPTED, DecidedRun
 from broker_shim.listener_1_0.termini import default_outcome
-from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
+from broker_shim.protocol_1_0.links.runs import Place, Run
 from sparkstore.core.packed_integers import as_range
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _places(runs: Iterable[DecidedRun], message_ids: Container[int]) -> Iterator
                 yield place
 
 
-def failed_count(connection: Connection, run: SentRun) -> int:
+def failed_count(connection: Connection, run: Run) -> int:
     """Count the first deliveries of a run without outcome, whose link is gone, that have failed.
 
     Decision (3.2.1, delivery-count: "unsuccessful previous attempts"; 3.5.3, default-outcome):

@@ -14,8 +14,8 @@ from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.conditions import queue_deleted
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.sending.wire import Wire
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from broker_shim.selectors import Selector
 
 _log = logging.getLogger(__name__)
@@ -79,12 +79,12 @@ class BrowsingLink:
             self._write()
             self.look()
 
-    def on_dispositions(self, deliveries: Sequence[SentRun]) -> None:
+    def on_dispositions(self, runs: Sequence[Run]) -> None:
         """Send no more of a copy that the peer decided about; nothing else changes."""
-        for delivery in deliveries:
-            self._decided(delivery)
+        for run in runs:
+            self._decided(run)
 
-    def _decided(self, delivery: SentRun) -> None:
+    def _decided(self, delivery: Run) -> None:
         if self._wire.is_sending(delivery):
             taken = self._wire.large
             assert taken is not None

@@ -15,8 +15,8 @@ from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.resumption import tag_of
 from broker_shim.listener_1_0.sending.wire import Wire
 from broker_shim.listener_1_0.transactions.acquisitions import Acquisitions
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
@@ -146,7 +146,7 @@ class LinkOutlet:
         """True while a delivery is begun and not sent whole."""
         return self._wire.large is not None
 
-    def decided(self, delivery: SentRun) -> bool:
+    def decided(self, delivery: Run) -> bool:
         """Break off a delivery that was decided about before all of it was sent; True if so."""
         if not self._wire.is_sending(delivery):
             return False

@@ -28,8 +28,8 @@ from broker_shim.listener_1_0.sending.held_deliveries import Resumption
 from broker_shim.listener_1_0.sending.link_outlet import LinkOutlet
 from broker_shim.listener_1_0.sending.retirements import Retirements
 from broker_shim.listener_1_0.transactions.acquisitions import Acquisitions
+from broker_shim.protocol_1_0.links.runs import Place, Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
 from broker_shim.selectors import Selector
 from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
@@ -223,24 +223,24 @@ class OutgoingLink:
         self._is_refresh_due = False
         self.on_flow()
 
-    def sent(self, runs: Sequence[SentRun]) -> None:
+    def sent(self, runs: Sequence[Run]) -> None:
         """Note deliveries that are on their way to the peer, or begin to be."""
         if not self._is_settled:
             self._acquisitions.sent(runs)
 
-    def _undecided(self) -> list[tuple[SentRun, TakenRun]]:
+    def _undecided(self) -> list[tuple[Run, TakenRun]]:
         """List what is not decided about here, in the order in which it was sent."""
         return sorted(self._held(), key=lambda held: (held[0].number < 0, held[0].number))
 
-    def _held(self) -> Iterator[tuple[SentRun, TakenRun]]:
+    def _held(self) -> Iterator[tuple[Run, TakenRun]]:
         """Find the same in no order, so that who looks for one may stop there."""
         for run in self._link.runs:
             if run.held is not None and run.held.decision is None:
                 yield run, run.held
 
-    def on_dispositions(self, runs: Sequence[SentRun]) -> None:
+    def on_dispositions(self, runs: Sequence[Run]) -> None:
         """Act on what the peer decided, or settled without a decision, which releases."""
-        accepted: list[tuple[SentRun, TakenRun]] = []
+        accepted: list[tuple[Run, TakenRun]] = []
         is_sending = self._outlet.is_sending
         for run in runs:
             if (taken := run.held) is None:
@@ -257,17 +257,17 @@ class OutgoingLink:
             if run.held is None or run.held.decision is not None:
                 self._link.acted_on(run)
 
-    def _accept_all(self, accepted: Sequence[tuple[SentRun, TakenRun]]) -> None:
+    def _accept_all(self, accepted: Sequence[tuple[Run, TakenRun]]) -> None:
         decided = [DecidedRun(run.place, taken.message_ids) for run, taken in accepted]
         accept(self, self._links, decided)
         for run, taken in accepted:  # last, as in `_decide`
             self._let_go_of(run, taken)
 
-    def _let_go_of(self, run: SentRun, taken: TakenRun) -> None:
+    def _let_go_of(self, run: Run, taken: TakenRun) -> None:
         run.held = None
         taken.release()
 
-    def _decide(self, run: SentRun, taken: TakenRun) -> None:
+    def _decide(self, run: Run, taken: TakenRun) -> None:
         if isinstance(run.remote_state, TransactionalState):
             self._decided_within(run, taken)
             return
@@ -281,7 +281,7 @@ class OutgoingLink:
             # Last: until then its link has it, and gives it back if the decision fails.
             self._let_go_of(run, taken)
 
-    def decided(self, run: SentRun, message_id: int) -> None:
+    def decided(self, run: Run, message_id: int) -> None:
         """Act on the outcome of a delivery that was sent on an earlier attachment."""
         state = run.remote_state
         _DECISIONS[type(state)](self, DecidedRun(run.place, (message_id,)), state)
@@ -342,7 +342,7 @@ class OutgoingLink:
         """Detach, for the peer to attach again."""
         self._connection.leave(self._link)
 
-    def _decided_within(self, run: SentRun, taken: TakenRun) -> None:
+    def _decided_within(self, run: Run, taken: TakenRun) -> None:
         """Hand deliveries to the transaction that their client decided in."""
         try:
             transaction = self._connection.transactions.named_by(run.remote_state)
@@ -377,7 +377,7 @@ class OutgoingLink:
                 self._give_back_acquired(part, nobody)
                 return
 
-    def _give_back_acquired(self, run: SentRun, on_done: OnComplete) -> None:
+    def _give_back_acquired(self, run: Run, on_done: OnComplete) -> None:
         """Give back deliveries that their client has not decided about, as failed ones."""
         taken, run.held = run.held, None
         self._outlet.decided(run)  # what was not sent whole is broken off

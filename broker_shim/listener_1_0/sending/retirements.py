@@ -30,7 +30,7 @@ from broker_shim.listener_1_0.connections.links import Held, Links
 from broker_shim.listener_1_0.connections.resumption import tag_of
 from broker_shim.listener_1_0.outcomes import RELEASED, DecidedRun, kept_of, rejection
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.store.interface import Annotations
 from sparkstore.core.state_machine.call_values import DequeueCall, ReleaseCall, StoreCall
 
@@ -161,7 +161,7 @@ class Retirements:
         self._owner, self._links, self.holdings = owner, links, owner.holdings
         self._served = self.holdings.served
 
-    def retire(self, transaction: LocalTransaction, run: SentRun, taken: TakenRun) -> None:
+    def retire(self, transaction: LocalTransaction, run: Run, taken: TakenRun) -> None:
         """Take deliveries from the link, with the outcome that a state in a transaction tells."""
         outcome = run.remote_state.outcome
         if not isinstance(outcome, OUTCOMES):
@@ -173,7 +173,7 @@ class Retirements:
         taken.decision = retirement  # first: it may come back at once
         transaction.retire(retirement)
 
-    def note_disposition(self, run: SentRun) -> None:
+    def note_disposition(self, run: Run) -> None:
         """Note what the client says of deliveries under way: that it has forgotten them."""
         retirement: Retirement = run.held.decision
         retirement.is_settled = retirement.is_settled or run.is_settled

@@ -14,8 +14,8 @@ from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.storage.contents import StoreContents
 from broker_shim.errors import CorruptData
 from broker_shim.listener_1_0.messages.message import FramingHeader, framing
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from sparkstore.core.annotations import is_untouched
 
 _AROUND_BYTES = 64
@@ -33,7 +33,7 @@ class LargeDelivery:
     def __init__(
         self,
         link: SenderLink,
-        delivery: SentRun,
+        delivery: Run,
         contents: StoreContents,
         message_id: int,
         framing: FramingHeader,
@@ -103,7 +103,7 @@ class Wire:
         are_copies: bool = False,
         waits: bool = False,
         state: TransactionalState | None = None,
-    ) -> list[SentRun]:
+    ) -> list[Run]:
         """Send messages whose content is here, or none of them; or begin a large one.
 
         Args:
@@ -160,11 +160,11 @@ class Wire:
         self.large = self._delivery = None
         return True
 
-    def is_sending(self, delivery: SentRun) -> bool:
+    def is_sending(self, delivery: Run) -> bool:
         """True if this delivery is begun and not written whole."""
         return self._delivery is not None and self._delivery.delivery is delivery
 
-    def break_off(self) -> SentRun:
+    def break_off(self) -> Run:
         """Tell the peer that the rest of the large one will not come; its delivery."""
         assert self._delivery is not None
         broken = self._delivery

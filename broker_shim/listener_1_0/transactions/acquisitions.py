@@ -20,7 +20,7 @@ from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.completion import OnComplete
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
+from broker_shim.protocol_1_0.links.runs import Run
 
 
 class Acquisitions:
@@ -28,8 +28,8 @@ class Acquisitions:
 
     def __init__(
         self,
-        undecided: Callable[[], Iterable[tuple[SentRun, TakenRun]]],
-        give_back: Callable[[SentRun, OnComplete], None],
+        undecided: Callable[[], Iterable[tuple[Run, TakenRun]]],
+        give_back: Callable[[Run, OnComplete], None],
     ) -> None:
         """Begin; `undecided` lists the link's deliveries, `give_back` undoes the acquisition."""
         self._undecided, self.give_back = undecided, give_back
@@ -47,7 +47,7 @@ class Acquisitions:
             return None
         return TransactionalState(self._transaction.standing.txn_id)
 
-    def sent(self, runs: Iterable[SentRun]) -> None:
+    def sent(self, runs: Iterable[Run]) -> None:
         """Note deliveries that began: those with such a state are the transaction's, too."""
         for run in runs:
             if isinstance(run.state, TransactionalState):
@@ -64,7 +64,7 @@ class Acquisitions:
         within: Any = taken.within
         return within is not None and within is not transaction and within.standing.is_open
 
-    def over(self, transaction: LocalTransaction) -> list[SentRun]:
+    def over(self, transaction: LocalTransaction) -> list[Run]:
         """Take the deliveries out of a transaction that ended, and that are not decided about."""
         acquired = [(run, taken) for run, taken in self._undecided() if taken.within is transaction]
         for _run, taken in acquired:

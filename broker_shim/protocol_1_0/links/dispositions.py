@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from broker_shim.amqp_1_0.composites import Disposition
 from broker_shim.protocol_1_0.codec.encoder import NULL, write
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.serial import WRAP
 
 
@@ -57,8 +57,8 @@ Span = tuple[int, int]
 """The first and the last of some delivery ids that follow each other."""
 
 
-def span_of(run: SentRun) -> Span:
-    """The ids of a run, some frame of which was sent."""
+def span_of(run: Run) -> Span:
+    """The ids of a run, some frame of which went."""
     return run.number % WRAP, (run.number + len(run) - 1) % WRAP
 
 

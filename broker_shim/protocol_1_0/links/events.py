@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from broker_shim.amqp_1_0.composites import Error, TransactionalState
 from broker_shim.protocol_1_0.links.link import (
     DeliveriesReceived,
-    Delivery,
     DeliveryAborted,
     TransferPiece,
 )
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +58,22 @@ class DispositionReceived:
     """The peer told a state of deliveries, or settled them.
 
     Attributes:
-        deliveries: Those of the disposition's range that were not settled yet: as runs, if we
-            sent them.
+        deliveries: Those of the disposition's range that were not settled yet, as runs.
         state: What the peer says of all of them; None if it says nothing.
         is_settled: True if the peer has forgotten them; then they are settled here, too.
-        lengths: Of runs, how long each was when this came.
+        lengths: How long each run was when this came.
     """
 
-    deliveries: tuple[Delivery | SentRun, ...]
+    deliveries: tuple[Run, ...]
     state: Any
     is_settled: bool
-    lengths: tuple[int, ...] = ()
+    lengths: tuple[int, ...]
 
     @property
-    def parts(self) -> Sequence[Delivery | SentRun]:
+    def parts(self) -> list[Run]:
         """List the deliveries: as runs that may have been cut since, by what was read ahead."""
-        if not self.lengths:
-            return self.deliveries
         pairs = zip(self.deliveries, self.lengths, strict=True)
-        return [part for run, count in pairs for part in cast("SentRun", run).parts(count)]
+        return [part for run, count in pairs for part in run.parts(count)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,15 @@
-"""Run one end of a link, whichever way it goes, and the deliveries made on it.
+"""Run one end of a link, whichever way it goes, and tell of the deliveries that come on it.
 
-A delivery belongs to its link, and a link keeps its unsettled deliveries: they are told in one
-file. `port` has what their session does for them; what makes a link a sender's or a receiver's
-is in `sender` and `receiver`.
+A delivery belongs to its link, and a link keeps its unsettled deliveries, as runs. `port` has what
+their session does for them; what makes a link a sender's or a receiver's is in `sender` and
+`receiver`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from broker_shim.amqp_1_0.composites import Attach, Detach, Error
 from broker_shim.amqp_1_0.definitions import (
@@ -18,6 +18,7 @@ from broker_shim.amqp_1_0.definitions import (
     SenderSettleMode,
 )
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand, Scope
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.unsettled_maps import fitting
 from broker_shim.protocol_1_0.transitions import (
     ENDPOINT,
@@ -32,33 +33,60 @@ if TYPE_CHECKING:
     from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 
 
-@dataclass(slots=True, eq=False)
-class Delivery:
-    """A delivery of a message that comes on one link. What we send are `SentRun`s.
+class Delivery(NamedTuple):
+    """A delivery that came on one link, or some of a run that came together, as it came.
+
+    What is cut off the run later changes nothing of it.
 
     Attributes:
-        link: Our end of the link that the delivery is made on.
-        tag: The delivery's name on the link.
-        message_format: The format that the sender tells; 0 is AMQP's own.
-        delivery_id: Its number on the session; None until its first frame was sent.
-        byte_count: How many bytes of payload there were so far.
-        is_settled: True once it is forgotten here.
-        state: What we said of it last.
-        remote_state: What the peer said of it last.
-        is_resumed: True if its sender resumed it from an earlier attachment.
-        is_second: True if its receiver settles it after its sender (rcv-settle-mode second).
+        run: The run that it is of.
+        start: Its place among those that the run had when it came.
+        length: How many there are.
+        remote_state: What their sender told with the transfer.
     """
 
-    link: ReceiverLink
-    tag: bytes
-    message_format: int
-    delivery_id: int | None = None
-    byte_count: int = 0
-    is_settled: bool = False
-    state: Any = None
+    run: Run
+    start: int = 0
+    length: int = 1
     remote_state: Any = None
-    is_resumed: bool = False
-    is_second: bool = False
+
+    @property
+    def link(self) -> ReceiverLink:
+        """Our end of the link that it is made on."""
+        return cast("ReceiverLink", self.run.link)
+
+    @property
+    def tag(self) -> bytes:
+        """The name of the first on the link."""
+        return self.run.tag_at(self.start)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The number of the first on the session, and how many there are."""
+        return self.run.number + self.start, self.length
+
+    @property
+    def is_settled(self) -> bool:
+        """True once the first is forgotten here; of a link that is gone, if it was by then."""
+        number = self.run.number + self.start
+        if self.link.is_gone:
+            return self.run.is_settled_at(number)
+        return not self.link.port.is_unsettled(number)
+
+    @property
+    def is_resumed(self) -> bool:
+        """True if its sender resumed it from an earlier attachment."""
+        return self.run.is_resumed
+
+    def part(self, start: int, length: int) -> Delivery:
+        """Return some of the deliveries."""
+        return self._replace(start=self.start + start, length=length)
+
+    def joined(self, other: Delivery) -> Delivery | None:
+        """Return both as one, if the other follows this in the same run."""
+        if other.run is not self.run or other.start != self.start + self.length:
+            return None
+        return self._replace(length=self.length + other.length)
 
     def dispose(self, state: Any, *, settled: bool = True) -> None:
         """Tell the peer a state of the delivery, and settle it or not, with the next output.
@@ -68,14 +96,14 @@ class Delivery:
         Raises:
             InvalidCommand: The state cannot be encoded.
         """
-        self.link.port.dispose(self.link, (self,), state, settled=settled)
+        self.link.port.dispose(self.link, (self.place,), state, settled=settled)
 
     def answer(self, state: Any) -> None:
-        """Tell what came of a delivery that we receive, and settle it unless its mode is second.
+        """Tell what came of it, and settle it unless its mode is second.
 
         In rcv-settle-mode second the sender settles first, and we when we hear of that.
         """
-        self.link.port.dispose(self.link, (self,), state, settled=not self.is_second)
+        self.dispose(state, settled=not self.run.is_second)
 
 
 @dataclass(slots=True)  # not frozen: one for every message, and that costs 1 µs
@@ -93,31 +121,30 @@ class TransferPiece:
     is_last: bool
 
 
-@dataclass(slots=True)
-class DeliveriesReceived:
+class DeliveriesReceived(NamedTuple):
     """An event: deliveries of one link came whole, one after the other, in one read.
 
     Attributes:
-        deliveries: They are new, and in the order of their ids.
+        delivery: All of them, which are new.
         encoded: The bytes of the read; who keeps a payload copies it out.
         starts: Where the payload of each begins.
         ends: Where it ends.
     """
 
-    deliveries: list[Delivery]
+    delivery: Delivery
     encoded: bytes
-    starts: list[int]
-    ends: list[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
 
     def after(self, count: int) -> DeliveriesReceived:
         """Return what is left without the first deliveries."""
-        left = self.deliveries[count:], self.encoded, self.starts[count:], self.ends[count:]
-        return DeliveriesReceived(*left)
+        left = self.delivery.part(count, self.delivery.length - count)
+        return DeliveriesReceived(left, self.encoded, self.starts[count:], self.ends[count:])
 
     def piece(self, index: int) -> TransferPiece:
         """Return one of the deliveries as the only piece of it."""
         payload = self.encoded[self.starts[index] : self.ends[index]]
-        return TransferPiece(self.deliveries[index], payload, is_last=True)
+        return TransferPiece(self.delivery.part(index, 1), payload, is_last=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +167,8 @@ class Link:
         handle: The number by which our frames name the link, on its session.
         snd_settle_mode: The mode that we answered.
         rcv_settle_mode: The mode that we answered.
+        runs: What is unsettled, and what the peer settled while its owner held something with it,
+            until that is `acted_on`; kept after a detach, for whoever resumes the link.
         earlier: Tag → our state of what earlier attachments left unsettled and neither side has
             resumed or settled on this one.
         is_incomplete: True if either attach did not name all that its side holds: nothing but
@@ -155,6 +184,8 @@ class Link:
         self.handle = port.handles.take()
         self.snd_settle_mode = SenderSettleMode(remote.snd_settle_mode)
         self.rcv_settle_mode = ReceiverSettleMode(remote.rcv_settle_mode)
+        self.runs: dict[Any, None] = {}
+        self._tags: set[bytes] = set()
         self.earlier: dict[bytes, Any] = {}
         self.is_incomplete = remote.incomplete_unsettled
         self._state = EndpointState.BEGUN
@@ -166,6 +197,11 @@ class Link:
     def name(self) -> str:
         """The name that the peer gave the link; a container uses it once in each direction."""
         return self.remote.name
+
+    @property
+    def unsettled(self) -> dict[bytes, Any]:
+        """The run of each delivery that is not settled, by its tag."""
+        return {tag: run for run in self.runs if not run.is_settled for tag in run.tags}
 
     @property
     def is_gone(self) -> bool:
@@ -242,6 +278,27 @@ class Link:
 
     def let_go(self) -> None:
         """Part the link from its deliveries, which know it, when nobody asks for them any more."""
+        self.runs.clear()
+
+    def remember(self, run: Run) -> None:
+        """Note deliveries that have begun, and are not settled."""
+        self.runs[run] = None
+        self._tags.update(run.tags)
+
+    def settled(self, run: Run) -> None:
+        """Forget deliveries that were settled here."""
+        self.settled_by_peer(run)
+        self.runs.pop(run, None)
+
+    def settled_by_peer(self, run: Run) -> None:
+        """Forget deliveries that the peer settled, but for what is held with them.
+
+        Their owner hears of it later, or never if the link ends before: then it finds them here.
+        """
+        run.is_settled = True
+        self._tags.difference_update(run.tags)
+        if run.held is None:
+            self.runs.pop(run, None)
 
     def fail(self, error: Error) -> None:
         """Detach the link with the reason: the peer broke the protocol on it."""
@@ -286,6 +343,7 @@ class Link:
 
     def _ended(self) -> None:
         self._errant_left = self.port.incoming.left
+        self.port.forget_link(self)
 
     def _answer(
         self, source: Any, target: Any, fields: dict[str, Any], unsettled: Mapping[bytes, Any]

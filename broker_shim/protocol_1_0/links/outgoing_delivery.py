@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_shim.amqp_1_0.composites import Transfer
 from broker_shim.protocol_1_0.links.credit import SenderCredit
-from broker_shim.protocol_1_0.links.sent_runs import SentRun
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.output import Output
 
 
@@ -31,7 +31,7 @@ class Outgoing:
         size: Bytes of it.
     """
 
-    run: SentRun
+    run: Run
     credit: SenderCredit
     handle: int
     is_first: bool

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, islice
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import (
     Begin,
@@ -28,23 +28,16 @@ from broker_shim.protocol_1_0.links.credit import SenderCredit
 from broker_shim.protocol_1_0.links.dispositions import DispositionBatch, joined, span_of
 from broker_shim.protocol_1_0.links.link import (
     DeliveriesReceived,
-    Delivery,
     DeliveryAborted,
     Link,
     TransferPiece,
 )
 from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
-from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun, SentRuns
-from broker_shim.protocol_1_0.links.unsettled import Unsettled
+from broker_shim.protocol_1_0.links.runs import Place, Run, UnsettledRuns
 from broker_shim.protocol_1_0.output import MOST_TRANSFER_BYTES, Output
 from broker_shim.protocol_1_0.peer_settings import Settings
-from broker_shim.protocol_1_0.serial import WRAP, FreeNumbers, distance
+from broker_shim.protocol_1_0.serial import WRAP, FreeNumbers, distance, plus
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
-
-if TYPE_CHECKING:
-    from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-    from broker_shim.protocol_1_0.links.sender import SenderLink
-
 
 _MOST_LEFT = 1_024
 """Ranges of deliveries that went with their links, of one session; older ones are forgotten."""
@@ -62,7 +55,7 @@ class Disposed(NamedTuple):
         rest: Where the part of its range begins that is still to be told; None if there is none.
     """
 
-    changed: Sequence[Delivery | SentRun]
+    changed: Sequence[Run]
     delivery_count: int
     rest: int | None
 
@@ -102,8 +95,8 @@ class SessionPort:
         self._batch = DispositionBatch()
         self._left: list[tuple[int, int]] = []
         self.last_incoming_id: int | None = None
-        self._sent = SentRuns()
-        self._received = Unsettled()
+        self._sent, self._received = UnsettledRuns(), UnsettledRuns()
+        self._received.next_number = WRAP  # so all numbers are over 0, whatever id comes first
 
     @property
     def max_frame_bytes(self) -> int:
@@ -159,7 +152,7 @@ class SessionPort:
 
     def send_whole(
         self,
-        run: SentRun,
+        run: Run,
         credit: SenderCredit,
         sizes: Sequence[int],
         columns: Sequence[Sequence[bytes | memoryview]],
@@ -210,26 +203,19 @@ class SessionPort:
             self.waiting_bytes -= size - outgoing.size
         self._waiting.extendleft(reversed(held))
 
-    def withdraw(self, run: SentRun) -> None:
+    def withdraw(self, run: Run) -> None:
         """Drop what waits of a delivery."""
         self._keep(waiting for waiting in self._waiting if waiting.run is not run)
 
-    def begin_incoming(self, delivery: Delivery, delivery_id: int) -> None:
-        """Remember a delivery whose first frame came.
+    def begin_incoming(self, run: Run, delivery_id: int) -> None:
+        """Remember deliveries whose first frames came; this is the id of the first.
 
         Raises:
             ProtocolViolation: Its id is not after the last one (2.6.12).
         """
         self.pass_over(delivery_id)
-        delivery.delivery_id = delivery_id
-        self._received.extend((delivery,))
-
-    def began_incoming(self, deliveries: Sequence[Delivery]) -> None:
-        """Remember deliveries that came whole, whose ids are next, and that the window has room."""
-        if deliveries:
-            self.incoming.take_many(len(deliveries))
-            self.last_incoming_id = deliveries[-1].delivery_id
-            self._received.extend([delivery for delivery in deliveries if not delivery.is_settled])
+        self._received.add(run)
+        self.last_incoming_id = plus(delivery_id, len(run) - 1)
 
     def pass_over(self, delivery_id: int) -> None:
         """Remember of a delivery whose first frame came nothing but its id.
@@ -242,58 +228,48 @@ class SessionPort:
             text = f"delivery-id {delivery_id} after {last}"
             raise ProtocolViolation(AmqpError.INVALID_FIELD, text, Scope.SESSION)
         self.last_incoming_id = delivery_id
+        self._received.next_number = self._received.number_of(delivery_id)
 
-    def dispose(
-        self, link: ReceiverLink, deliveries: Iterable[Delivery], state: Any, *, settled: bool
-    ) -> None:
-        """Tell the peer a state of deliveries that came, and settle them or not."""
-        if link.is_gone:
-            return
-        left = [delivery for delivery in deliveries if not delivery.is_settled]
-        ids = [delivery.delivery_id for delivery in left if delivery.delivery_id is not None]
-        if ids:
-            spans = zip(ids, ids, strict=True)
-            self._batch.add(spans, state, is_incoming=True, is_settled=settled)
-        for delivery in left:
-            delivery.state = state
-        if settled:
-            self._forget(link, left, ids)
-
-    def dispose_sent(
-        self, link: SenderLink, places: Iterable[Place], state: Any, *, settled: bool
-    ) -> None:
-        """Tell the peer a state of what we sent and is not settled, and settle it or not.
+    def dispose(self, link: Link, places: Iterable[Place], state: Any, *, settled: bool) -> None:
+        """Tell the peer a state of deliveries that are not settled, and settle them or not.
 
         Args:
-            link: The link that sent all of it.
-            places: Where it is (`SentRun.place`).
+            link: The link that all of them are made on.
+            places: Where they are (`Run.place`).
             state: The state to tell.
-            settled: It is settled by this.
+            settled: They are settled by this.
         """
         if link.is_gone:
             return
         for place in places:
-            runs = self._runs_at(place)
+            runs = self._runs_at(link, place)
             if runs and runs[0].number >= 0:
                 spans = map(span_of, runs)
-                self._batch.add(spans, state, is_incoming=False, is_settled=settled)
+                self._batch.add(spans, state, is_incoming=link.is_receiver, is_settled=settled)
             for run in runs:
                 run.state = state
                 if settled:
-                    self.forget_sent(run)
+                    self.forget(run)
 
-    def part(self, run: SentRun, start: int, count: int) -> SentRun:
+    def part(self, run: Run, start: int, count: int) -> Run:
         """Cut some deliveries out of an unsettled run that is longer."""
         (part,), _rest = self._sent.between(run.number + start, count, count, is_taken=False)
         return part
 
-    def _runs_at(self, place: Place) -> Sequence[SentRun]:
+    def _runs_of(self, link: Link) -> UnsettledRuns:
+        return self._received if link.is_receiver else self._sent
+
+    def _runs_at(self, link: Link, place: Place) -> Sequence[Run]:
         """Find what is not settled of some deliveries."""
-        if isinstance(place, SentRun):
+        if isinstance(place, Run):
             if place.number < 0:  # it is told as it is by then, when it goes
                 return () if place.is_settled else (place,)
             place = place.number, len(place)
-        return self._sent.between(*place, place[1], is_taken=False)[0]
+        return self._runs_of(link).between(*place, place[1], is_taken=False)[0]
+
+    def is_unsettled(self, number: int) -> bool:
+        """True if the delivery of this number came, and nobody has settled it."""
+        return self._received.has(number)
 
     def disposed(
         self, first: int, last: int, state: Any, *, ours: bool, settled: bool, most: int = UNLIMITED
@@ -306,26 +282,9 @@ class SessionPort:
             return Disposed([], 0, None)
         # `received` is told each time: with it a receiver says that it is still at work.
         is_news = settled or isinstance(state, Received)
-        if ours:
-            return self._disposed_sent(first, last, state, most, settled=settled, is_news=is_news)
-        some, rest = self._received.between(first, last, most)
-        changed = [one for one in some if is_news or one.remote_state != state]
-        if state is not None:
-            for delivery in changed:
-                delivery.remote_state = state
-        if settled:
-            for delivery in changed:
-                delivery.is_settled = True
-                del delivery.link.unsettled[delivery.tag]
-            ids = [one.delivery_id for one in changed if one.delivery_id is not None]
-            self._received.discard(ids)
-        return Disposed(changed, len(some), rest)
-
-    def _disposed_sent(
-        self, first: int, last: int, state: Any, most: int, *, settled: bool, is_news: bool
-    ) -> Disposed:
-        number, count = self._sent.number_of(first), distance(first, last) + 1
-        runs, left = self._sent.between(number, count, most, is_taken=settled)
+        among = self._sent if ours else self._received
+        number, count = among.number_of(first), distance(first, last) + 1
+        runs, left = among.between(number, count, most, is_taken=settled)
         changed = [run for run in runs if is_news or run.remote_state != state]
         for run in changed:
             if state is not None:
@@ -334,38 +293,19 @@ class SessionPort:
                 run.link.settled_by_peer(run)
         return Disposed(changed, sum(map(len, runs)), None if left is None else left % WRAP)
 
-    def forget(self, delivery: Delivery) -> None:
-        """Forget a delivery that came: it is settled here."""
-        ids = () if delivery.delivery_id is None else (delivery.delivery_id,)
-        self._forget(delivery.link, (delivery,), ids)
-
-    def _forget(
-        self, link: ReceiverLink, deliveries: Iterable[Delivery], ids: Iterable[int]
-    ) -> None:
-        unsettled = link.unsettled
-        for delivery in deliveries:
-            delivery.is_settled = True
-            unsettled.pop(delivery.tag, None)
-        self._received.discard(ids)
-
-    def forget_sent(self, run: SentRun) -> None:
-        """Forget a delivery that we sent: it is settled here."""
-        self._sent.discard(run)
+    def forget(self, run: Run) -> None:
+        """Forget deliveries: they are settled here."""
+        self._runs_of(run.link).discard(run)
         run.link.settled(run)
 
-    def forget_received(self, link: ReceiverLink) -> None:
-        """Forget what came on a link that ended; the link keeps it (`unsettled`)."""
-        begun = [delivery.delivery_id for delivery in link.unsettled.values()]
-        self._received.discard([number for number in begun if number is not None])
-
-    def forget_sender(self, link: SenderLink) -> None:
-        """Forget what was sent on a link that ended; the link keeps it (`runs`)."""
+    def forget_link(self, link: Link) -> None:
+        """Forget the deliveries of a link that ended; the link keeps them (`runs`)."""
         self._keep(waiting for waiting in self._waiting if waiting.run.link is not link)
         begun = [run for run in link.runs if run.number >= 0 and not run.is_settled]
         for run in begun:
-            self._sent.discard(run)
+            self._runs_of(link).discard(run)
         left = [run for run in begun if not isinstance(run.remote_state, TransactionalState)]
-        if left:
+        if left and not link.is_receiver:
             self._left += joined([*map(span_of, left)])
             del self._left[:-_MOST_LEFT]
 

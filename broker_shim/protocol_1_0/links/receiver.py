@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import Attach, Flow, Target, Transfer
@@ -26,8 +26,9 @@ from broker_shim.protocol_1_0.links.link import (
 )
 from broker_shim.protocol_1_0.links.port import SessionPort
 from broker_shim.protocol_1_0.links.resumption import is_outcome
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.unsettled_maps import MAX_TAG_BYTES
-from broker_shim.protocol_1_0.serial import WRAP, distance
+from broker_shim.protocol_1_0.serial import distance
 from broker_shim.protocol_1_0.transitions import EndpointState, EndpointStep
 
 
@@ -43,8 +44,6 @@ class ReceiverLink(Link):
     attach of a link that may be resumed, and after each resumed delivery, the peer is asked for
     its own count (echo), which is the one that holds (2.6.7).
 
-    Attributes:
-        unsettled: Tag → delivery; kept after a detach, for whoever resumes the link.
     """
 
     is_receiver = True
@@ -52,9 +51,8 @@ class ReceiverLink(Link):
 
     def __init__(self, port: SessionPort, remote: Attach) -> None:
         super().__init__(port, remote)
-        self.unsettled: dict[bytes, Delivery] = {}
         self._credit = ReceiverCredit(remote.initial_delivery_count or 0)
-        self._current: Delivery | None = None
+        self._current: Run | None = None
         self._current_is_settled = False
         self._is_passed_over = False
         self._is_asked = False
@@ -107,20 +105,19 @@ class ReceiverLink(Link):
 
     def dispose(self, deliveries: Sequence[Delivery], state: Any) -> None:
         """Tell one state of many deliveries of this link, each as `Delivery.answer` does."""
-        if self.rcv_settle_mode == ReceiverSettleMode.FIRST:
-            self.port.dispose(self, deliveries, state, settled=True)
-            return
         for is_second in (False, True):
-            some = [delivery for delivery in deliveries if delivery.is_second is is_second]
+            some = [
+                delivery.place for delivery in deliveries if delivery.run.is_second is is_second
+            ]
             self.port.dispose(self, some, state, settled=not is_second)
 
-    def let_go(self) -> None:
-        """Forget what is unsettled. See `Link.let_go`."""
-        self.unsettled.clear()
-
-    def _ended(self) -> None:
-        super()._ended()
-        self.port.forget_received(self)
+    def settle(self, tags: Iterable[bytes], state: Any) -> None:
+        """Settle deliveries with a state that the peer is told, as far as they are unsettled."""
+        for tag in tags:
+            if tag in self._tags:
+                run = next(run for run in self.runs if tag in run.tags)
+                place = run.number + run.tags.index(tag), 1
+                self.port.dispose(self, [place], state, settled=True)
 
     def received_flow(self, flow: Flow) -> None:
         """Take a flow by which the peer tells how it stands, and answer it if the peer asks."""
@@ -156,26 +153,31 @@ class ReceiverLink(Link):
         """
         if not self._takes_together(came):
             return 0
-        port, unsettled, settled = self.port, self.unsettled, came.is_settled
-        delivery_id = came.first_id
-        most = min(len(came.tags), port.incoming.left, self._credit.most)
-        is_second, most_bytes = self.rcv_settle_mode != _FIRST, self._max_message_bytes or _ANY_SIZE
-        taken: list[Delivery] = []
-        for tag, start, end in zip(came.tags[:most], came.starts, came.ends, strict=False):
-            size = end - start
-            if tag in unsettled or len(tag) > MAX_TAG_BYTES or size > most_bytes:
-                break
-            delivery = Delivery(self, tag, 0, delivery_id, size, settled, is_second=is_second)
-            if not settled:
-                unsettled[tag] = delivery
-            taken.append(delivery)
-            delivery_id = (delivery_id + 1) % WRAP
-        if taken:
-            port.began_incoming(taken)
-            self._credit.take(len(taken))
-            places = came.starts[: len(taken)], came.ends[: len(taken)]
-            port.tell(DeliveriesReceived(taken, came.encoded, *places))
-        return len(taken)
+        most = min(len(came.tags), self.port.incoming.left, self._credit.most)
+        count = self._fitting(came, most)
+        if count:
+            run = Run(self, came.tags[:count], is_settled=came.is_settled)
+            run.is_second = self.rcv_settle_mode != ReceiverSettleMode.FIRST
+            self.port.incoming.take_many(count)
+            self.port.begin_incoming(run, came.first_id)
+            self._credit.take(count)
+            if not run.is_settled:
+                self.remember(run)
+            places = came.starts[:count], came.ends[:count]
+            self.port.tell(DeliveriesReceived(Delivery(run, 0, count), came.encoded, *places))
+        return count
+
+    def _fitting(self, came: WholeDeliveries, most: int) -> int:
+        """Count the first deliveries of which none breaks a rule by its own tag or size."""
+        known, most_bytes = self._tags, self._max_message_bytes or _ANY_SIZE
+        new = set[bytes]()
+        for at, (tag, start, end) in enumerate(zip(came.tags, came.starts, came.ends, strict=True)):
+            is_twice = tag in known or tag in new
+            if at == most or is_twice or len(tag) > MAX_TAG_BYTES or end - start > most_bytes:
+                return at
+            if not came.is_settled:
+                new.add(tag)
+        return most
 
     def _takes_together(self, came: WholeDeliveries) -> bool:
         """Return True if no rule is broken that holds for all of them, as it does for the first."""
@@ -189,7 +191,7 @@ class ReceiverLink(Link):
             return False
         return last is None or distance(last, came.first_id) > 0
 
-    def _take(self, delivery: Delivery, transfer: Transfer, payload: bytes) -> None:
+    def _take(self, delivery: Run, transfer: Transfer, payload: bytes) -> None:
         if transfer.state is not None:
             delivery.remote_state = kept_state(transfer.state)
         if transfer.aborted:
@@ -204,9 +206,10 @@ class ReceiverLink(Link):
             raise _violation(LinkError.MESSAGE_SIZE_EXCEEDED, text)
         if not transfer.more:
             self._complete(delivery)
-        self.port.tell(TransferPiece(delivery, payload, not transfer.more))
+        piece = Delivery(delivery, remote_state=delivery.remote_state)
+        self.port.tell(TransferPiece(piece, payload, not transfer.more))
 
-    def _begin(self, transfer: Transfer) -> Delivery | None:
+    def _begin(self, transfer: Transfer) -> Run | None:
         """Return the delivery of a first frame; None if the frame is to be read past."""
         if self._is_passed_over:
             self._is_passed_over = transfer.more and not transfer.aborted
@@ -215,7 +218,7 @@ class ReceiverLink(Link):
         if tag is None or delivery_id is None or len(tag) > MAX_TAG_BYTES:
             text = "a delivery without an id, or without a tag of at most 32 bytes"
             raise _violation(AmqpError.INVALID_FIELD, text)
-        if tag in self.unsettled:
+        if tag in self._tags:
             raise _violation(AmqpError.INVALID_FIELD, f"the tag {tag!r} twice")
         if (
             transfer.rcv_settle_mode == ReceiverSettleMode.SECOND
@@ -231,7 +234,7 @@ class ReceiverLink(Link):
         if not self._credit.take():
             raise _violation(LinkError.TRANSFER_LIMIT_EXCEEDED, "a transfer without credit")
         self.earlier.pop(tag, None)  # the sender has settled that one, or its tag would be taken
-        return self._started(Delivery(self, tag, transfer.message_format or 0), delivery_id)
+        return self._started(Run(self, [tag]), transfer, delivery_id)
 
     def _is_second(self, transfer: Transfer) -> bool:
         """Return True for mode second: a link of first has none such (2.7.5)."""
@@ -239,23 +242,24 @@ class ReceiverLink(Link):
             return False
         return transfer.rcv_settle_mode != ReceiverSettleMode.FIRST
 
-    def _resume(self, tag: bytes, delivery_id: int, transfer: Transfer) -> Delivery | None:
+    def _resume(self, tag: bytes, delivery_id: int, transfer: Transfer) -> Run | None:
         """Return a delivery that is resumed; what is not unsettled here is read past (2.7.5)."""
         if tag not in self.earlier:
             self._is_passed_over = transfer.more and not transfer.aborted
             self.port.pass_over(delivery_id)
             return None
-        delivery = Delivery(self, tag, transfer.message_format or 0, state=self.earlier.pop(tag))
+        delivery = Run(self, [tag], state=self.earlier.pop(tag))
         delivery.is_resumed = True
-        return self._started(delivery, delivery_id)
+        return self._started(delivery, transfer, delivery_id)
 
-    def _started(self, delivery: Delivery, delivery_id: int) -> Delivery:
+    def _started(self, delivery: Run, transfer: Transfer, delivery_id: int) -> Run:
+        delivery.message_format = transfer.message_format or 0
         self.port.begin_incoming(delivery, delivery_id)
-        self.unsettled[delivery.tag] = self._current = delivery
-        self._current_is_settled = False
+        self.remember(delivery)
+        self._current, self._current_is_settled = delivery, False
         return delivery
 
-    def _check_continued(self, delivery: Delivery, transfer: Transfer) -> None:
+    def _check_continued(self, delivery: Run, transfer: Transfer) -> None:
         if transfer.delivery_id not in {None, delivery.delivery_id}:
             text = f"delivery-id {transfer.delivery_id} within delivery {delivery.delivery_id}"
             raise _violation(AmqpError.INVALID_FIELD, text)
@@ -264,7 +268,7 @@ class ReceiverLink(Link):
         if transfer.message_format not in {None, delivery.message_format}:
             raise _violation(AmqpError.INVALID_FIELD, "another message-format within a delivery")
 
-    def _complete(self, delivery: Delivery) -> None:
+    def _complete(self, delivery: Run) -> None:
         mode, is_settled = self.snd_settle_mode, self._current_is_settled
         if delivery.is_resumed:  # may be settled with any mode: that is what it is resumed for
             self._ask_for_count()
@@ -283,16 +287,16 @@ class ReceiverLink(Link):
         if self._is_answered and not self._is_asked:
             self.flow(self._credit.left, drain=self._credit.is_draining)
 
-    def _abort(self, delivery: Delivery) -> None:
+    def _abort(self, delivery: Run) -> None:
         """Forget a delivery: one that is aborted is settled by that (2.7.5)."""
         self._current = None
         if delivery.is_resumed:
             self._ask_for_count()
         self.port.forget(delivery)
-        self.port.tell(DeliveryAborted(delivery))
+        self.port.tell(DeliveryAborted(Delivery(delivery)))
 
 
-_FIRST, _ANY_SIZE = ReceiverSettleMode.FIRST, 1 << 62
+_ANY_SIZE = 1 << 62
 
 
 def _may_be_resumed(target: Any) -> bool:

@@ -15,7 +15,7 @@ from broker_shim.protocol_1_0.links.credit import SenderCredit
 from broker_shim.protocol_1_0.links.link import Link
 from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
 from broker_shim.protocol_1_0.links.port import SessionPort
-from broker_shim.protocol_1_0.links.sent_runs import Cuttable, Place, SentRun
+from broker_shim.protocol_1_0.links.runs import Cuttable, Place, Run
 from broker_shim.protocol_1_0.links.unsettled_maps import MAX_TAG_BYTES
 from broker_shim.protocol_1_0.transitions import EndpointStep
 
@@ -33,8 +33,6 @@ class SenderLink(Link):
     can be handed over, the caller bounds what waits.
 
     Attributes:
-        runs: What is unsettled, and what the peer settled while its owner held something with it,
-            until that is `acted_on`; kept after a detach, for whoever resumes the link.
         flow_properties: Of the peer's flows, the last that mean something; whoever heeds them sets
             them to None.
     """
@@ -46,9 +44,8 @@ class SenderLink(Link):
         super().__init__(port, remote)
         self.flow_properties: dict[Any, Any] | None = None
         self._credit = SenderCredit()
-        self._current: SentRun | None = None
-        self.runs: dict[SentRun, None] = {}
-        self._tags: set[bytes] = set()
+        self._current: Run | None = None
+        self.runs: dict[Run, None] = {}
         self._current_is_settled = False
 
     @property
@@ -66,11 +63,6 @@ class SenderLink(Link):
         """True while the peer waits for the credit to be used or given up: see `drained`."""
         return self._credit.is_draining
 
-    @property
-    def unsettled(self) -> dict[bytes, SentRun]:
-        """The run of each delivery that is not settled, by its tag."""
-        return {tag: run for run in self.runs if not run.is_settled for tag in run.tags}
-
     def transfer(
         self,
         tag: bytes,
@@ -82,7 +74,7 @@ class SenderLink(Link):
         state: Any = None,
         waits: bool = False,
         held: Any = None,
-    ) -> SentRun:
+    ) -> Run:
         """Start a delivery; it is complete unless `more` is to come by `transfer_more`.
 
         Args:
@@ -106,7 +98,7 @@ class SenderLink(Link):
             return self.transfer_all([bytes(tag)], columns, settled=settled, **options)[0]
         self._check_new([tag], state, settled=settled, waits=waits)
         self._check_bytes(sum(map(len, pieces)))
-        run = SentRun(self, [bytes(tag)], is_settled=settled, state=state, held=held)
+        run = Run(self, [bytes(tag)], is_settled=settled, state=state, held=held)
         run.message_format = message_format
         self._start(run, pieces, more=more)
         return run
@@ -120,7 +112,7 @@ class SenderLink(Link):
         state: Any = None,
         waits: bool = False,
         held: Cuttable | None = None,
-    ) -> list[SentRun]:
+    ) -> list[Run]:
         """Start deliveries that are complete, or none of them.
 
         What need not wait goes as one run; each of the others waits, or is longer, as a run of one.
@@ -131,7 +123,7 @@ class SenderLink(Link):
             settled: Nothing is to be heard of them again.
             state: What is known of each, as for `transfer`.
             waits: Take them without credit, too: they go when there is more.
-            held: What is kept with the deliveries (`SentRun.held`).
+            held: What is kept with the deliveries (`Run.held`).
 
         Raises:
             InvalidCommand: Less credit than deliveries, unless they wait; or as `transfer`, of any
@@ -143,12 +135,12 @@ class SenderLink(Link):
             sizes = [*map(add, sizes, map(len, column))]
         self._check_bytes(max(sizes))
         whole = 0 if state is not None else self.port.whole_count(self._credit, sizes)
-        begun, at = list[SentRun](), 0
+        begun, at = list[Run](), 0
         while at < len(tags):
             count = whole if at < whole else 1
             rest = None if held is None or at + count == len(tags) else held.cut(count)
             some = tags[at : at + count]
-            run = SentRun(self, some, is_settled=settled, state=state, held=held)
+            run = Run(self, some, is_settled=settled, state=state, held=held)
             begun.append(run)
             part = [column[at : at + count] for column in columns]
             if at < whole:
@@ -159,34 +151,18 @@ class SenderLink(Link):
             held, at = rest, at + count
         return begun
 
-    def _begin(self, run: SentRun) -> None:
+    def _begin(self, run: Run) -> None:
         """Note deliveries that are handed over with their payload, and take credit."""
         self._credit.waiting += len(run)
         if not run.is_settled:
-            self.runs[run] = None
-            self._tags.update(run.tags)
+            self.remember(run)
 
-    def settled(self, run: SentRun) -> None:
-        """Forget deliveries that were settled here."""
-        self.settled_by_peer(run)
-        self.runs.pop(run, None)
-
-    def settled_by_peer(self, run: SentRun) -> None:
-        """Forget deliveries that the peer settled, but for what is held with them.
-
-        Their owner hears of it later, or never if the link ends before: then it finds them here.
-        """
-        run.is_settled = True
-        self._tags.difference_update(run.tags)
-        if run.held is None:
-            self.runs.pop(run, None)
-
-    def acted_on(self, run: SentRun) -> None:
+    def acted_on(self, run: Run) -> None:
         """Forget deliveries that the peer settled, and of which nothing is to be done any more."""
         if run.is_settled:
             self.runs.pop(run, None)
 
-    def part(self, run: SentRun, start: int, count: int) -> SentRun:
+    def part(self, run: Run, start: int, count: int) -> Run:
         """Cut some deliveries out of an unsettled run, or of any once the link has ended."""
         if len(run) == count:
             return run
@@ -197,13 +173,9 @@ class SenderLink(Link):
             part.cut(count)
         return part
 
-    def let_go(self) -> None:
-        """Forget what is unsettled. See `Link.let_go`."""
-        self.runs.clear()
-
     def dispose(self, places: Iterable[Place], state: Any) -> None:
-        """Settle deliveries (`SentRun.place`) with a state that the peer is told."""
-        self.port.dispose_sent(self, places, state, settled=True)
+        """Settle deliveries (`Run.place`) with a state that the peer is told."""
+        self.port.dispose(self, places, state, settled=True)
 
     def resume(
         self,
@@ -216,7 +188,7 @@ class SenderLink(Link):
         state: Any = None,
         waits: bool = False,
         held: Any = None,
-    ) -> SentRun:
+    ) -> Run:
         """Go on with a delivery of an earlier attachment (2.6.13), else as `transfer`.
 
         With payload it takes credit, like any. Without, it only tells how the delivery stands
@@ -243,7 +215,7 @@ class SenderLink(Link):
             raise InvalidCommand(message)
         is_free = not (more or any(map(len, pieces)))
         self._check_credit(1, waits=waits or is_free)
-        run = SentRun(self, [bytes(tag)], is_settled=settled, state=state, held=held)
+        run = Run(self, [bytes(tag)], is_settled=settled, state=state, held=held)
         run.message_format = message_format
         run.is_resumed = True
         self._check_bytes(sum(map(len, pieces)))
@@ -275,7 +247,7 @@ class SenderLink(Link):
             self._credit.waiting -= 1
         if has_begun or run.is_resumed:  # else the peer need not know
             self._send_abort(run)
-        self.port.forget_sent(run)
+        self.port.forget(run)
 
     def drained(self, *, available: int = 0) -> None:
         """Give up the credit that is left: there is nothing to send; `available` messages wait.
@@ -304,7 +276,7 @@ class SenderLink(Link):
             drain=drain,
         )
 
-    def _unfinished(self) -> SentRun:
+    def _unfinished(self) -> Run:
         self._after(EndpointStep.USED)
         if self._current is None:
             raise InvalidCommand("no delivery of this link is unfinished: start one")
@@ -312,7 +284,7 @@ class SenderLink(Link):
 
     def _start(
         self,
-        run: SentRun,
+        run: Run,
         pieces: Sequence[bytes | memoryview],
         *,
         more: bool,
@@ -326,7 +298,7 @@ class SenderLink(Link):
 
     def _send(
         self,
-        run: SentRun,
+        run: Run,
         pieces: Sequence[bytes | memoryview],
         *,
         is_first: bool,
@@ -349,7 +321,7 @@ class SenderLink(Link):
         outgoing.add(pieces)
         self.port.enqueue(outgoing)
 
-    def _send_abort(self, run: SentRun) -> None:
+    def _send_abort(self, run: Run) -> None:
         outgoing = Outgoing(
             run,
             self._credit,
@@ -361,10 +333,6 @@ class SenderLink(Link):
             is_free=True,
         )
         self.port.enqueue(outgoing)
-
-    def _ended(self) -> None:
-        super()._ended()
-        self.port.forget_sender(self)
 
     def _check_new(self, tags: Sequence[bytes], state: Any, *, settled: bool, waits: bool) -> None:
         """Check that deliveries may be started.

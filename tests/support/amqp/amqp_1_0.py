@@ -42,8 +42,8 @@ def one_by_one(happened: Iterable[events.Event]) -> list[events.Event]:
     singles: list[events.Event] = []
     for event in happened:
         if isinstance(event, events.DeliveriesReceived):
-            assert len(event.deliveries) == len(event.starts) == len(event.ends)
-            singles += map(event.piece, range(len(event.deliveries)))
+            assert event.delivery.length == len(event.starts) == len(event.ends)
+            singles += map(event.piece, range(event.delivery.length))
         else:
             singles.append(event)
     return singles

@@ -38,6 +38,7 @@ from broker_shim.protocol_1_0.codec.frames import (
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep, decide, is_outcome, to_tell
+from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from tests.support.amqp.amqp_1_0 import one_by_one, server
 
@@ -64,7 +65,7 @@ class Broker:
         self.unsettled: dict[bytes, Any] = {}
         self.payloads: dict[bytes, bytes] = {}
         self.writes: list[Write] = []
-        self._gathered: dict[Delivery, bytes] = {}
+        self._gathered: dict[Run, bytes] = {}
         self._next_tag = 0
         self.machine = server()
 
@@ -102,12 +103,12 @@ class Broker:
                 self.write()  # an answer while a store call is on its way would lie
                 self._attached(link)
             case events.TransferPiece(delivery, payload, is_last):
-                self._gathered[delivery] = self._gathered.get(delivery, b"") + payload
+                self._gathered[delivery.run] = self._gathered.get(delivery.run, b"") + payload
                 if is_last:
-                    self._took(delivery, self._gathered.pop(delivery))
-            case events.DispositionReceived(deliveries, state, _):
-                for each in deliveries:
-                    self._decided(each, state)
+                    self._took(delivery, self._gathered.pop(delivery.run))
+            case events.DispositionReceived():
+                for run in event.parts:
+                    self._decided(run, event.state)
             case events.FlowReceived(link):
                 self._flow(link)
             case events.LinkDetached(link):
@@ -153,7 +154,7 @@ class Broker:
     def _took(self, delivery: Delivery, message: bytes) -> None:
         link = delivery.link
         assert isinstance(link, ReceiverLink)
-        if is_outcome(delivery.state):
+        if is_outcome(delivery.run.state):
             if delivery.is_settled:
                 self.unsettled.pop(delivery.tag, None)
             else:
@@ -172,7 +173,7 @@ class Broker:
         is_first = delivery.link.rcv_settle_mode is ReceiverSettleMode.FIRST
         delivery.dispose(Accepted(), settled=is_first)
 
-    def _decided(self, delivery: Delivery, state: Any) -> None:
+    def _decided(self, delivery: Run, state: Any) -> None:
         """The peer said a state, or settled."""
         if self.is_receiver:
             if delivery.is_settled:
@@ -180,7 +181,7 @@ class Broker:
         elif is_outcome(state):
             self._done(delivery, state)
 
-    def _done(self, delivery: Delivery, outcome: Any) -> None:
+    def _done(self, delivery: Run, outcome: Any) -> None:
         """What we sent has an outcome at the peer: take it from the queue, then settle."""
 
         def write() -> None:

@@ -166,8 +166,8 @@ def test_a_delivery_that_was_taken_before_comes_without_its_bytes(client: Client
     link = resumed(client, {b"t": Accepted()}, unsettled={b"t": None})
     client.transfer(again(b"t"), b"all of it, once more")
     piece = client.take(events.TransferPiece)
-    assert (piece.payload, piece.is_last, piece.delivery.state) == (b"", True, Accepted())
-    assert link.unsettled == {b"t": piece.delivery}
+    assert (piece.payload, piece.is_last, piece.delivery.run.state) == (b"", True, Accepted())
+    assert link.unsettled == {b"t": piece.delivery.run}
 
 
 @pytest.mark.parametrize(

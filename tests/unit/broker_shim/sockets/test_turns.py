@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -42,8 +43,7 @@ from broker_shim.protocol_1_0.codec.frames import (
     transfer_frame,
 )
 from broker_shim.protocol_1_0.events import DispositionReceived, FlowReceived
-from broker_shim.protocol_1_0.links.link import Delivery
-from broker_shim.protocol_1_0.links.unsettled import Unsettled
+from broker_shim.protocol_1_0.links.runs import Run, UnsettledRuns
 from broker_shim.protocol_1_0.serial import WRAP, plus
 from broker_shim.sockets import turns
 from broker_shim.sockets.transport import PeerProtocol
@@ -61,61 +61,76 @@ USUAL_S = 5e-3  # of an interpreter
 # --------------------------------------------------------------------------- deliveries by number
 
 
-def delivery() -> Delivery:
-    return Delivery(cast("Any", None), b"", 0)
+def runs_from(start: int) -> UnsettledRuns:
+    """Runs of a session whose peer gives ids from this one on."""
+    runs = UnsettledRuns()
+    runs.next_number = WRAP
+    runs.next_number = runs.number_of(start)
+    return runs
+
+
+def run_of(count: int) -> Run:
+    link: Any = SimpleNamespace(runs={})
+    return Run(link, [b""] * count)
 
 
 @given(
     start=st.sampled_from([0, 7, WRAP - 3, FAR - 2]),
-    steps=st.lists(st.integers(1, 5), min_size=1, max_size=40),
+    steps=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), min_size=1, max_size=40),
     gone=st.sets(st.integers(0, 39)),
     asked=st.tuples(st.integers(-9, 99), st.integers(-9, 99)),
     most=st.integers(1, 9),
 )
 def test_a_range_is_found_in_parts_whatever_was_settled_and_wherever_ids_wrap(
-    start: int, steps: list[int], gone: set[int], asked: tuple[int, int], most: int
+    start: int,
+    steps: list[tuple[int, int]],
+    gone: set[int],
+    asked: tuple[int, int],
+    most: int,
 ) -> None:
-    them, unsettled = dict[int, Delivery](), Unsettled()
-    place = 0
-    for step in steps:
-        place += step
-        them[place] = delivery()
-        them[place].delivery_id = plus(start, place)
-        unsettled.extend([them[place]])
-    for index, each in enumerate(list(them)):
-        if index in gone:
-            unsettled.discard([plus(start, each)])
-            del them[each]
+    """Ids leave some out where the next run begins."""
+    unsettled, here, place = runs_from(start), list[int](), 0
+    for left_out, size in steps:
+        unsettled.next_number += left_out
+        place += left_out
+        unsettled.add(run_of(size))
+        here += range(place, place + size)
+        place += size
+    for at in sorted(gone & {*here}):
+        number = unsettled.number_of(plus(start, at))
+        assert unsettled.has(number)
+        unsettled.between(number, 1, 1, is_taken=True)
+        assert not unsettled.has(number)
+        here.remove(at)
     first, last = asked
-    expected = [each for at, each in them.items() if first <= at <= last]
-    found: list[Delivery] = []
-    rest: int | None = plus(start, first)
+    expected = [plus(start, at) for at in here if first <= at <= last]
+    found: list[int] = []
+    rest: int | None = unsettled.number_of(plus(start, first))
     while rest is not None:
-        part, rest = unsettled.between(rest, plus(start, last), most)
-        assert len(part) <= most
-        found += part
+        count = unsettled.number_of(plus(start, last)) - rest + 1
+        part, rest = unsettled.between(rest, count, most, is_taken=False)
+        assert sum(map(len, part)) <= most
+        found += [(run.number + at) % WRAP for run in part for at in range(len(run))]
     assert found == expected
-    assert len(unsettled) == len(them)
+    assert len(unsettled) == len(here)
 
 
 def test_a_range_costs_what_is_in_it_and_not_what_is_unsettled() -> None:
-    unsettled = Unsettled()
-    for number in range(20_000):
-        each = delivery()
-        each.delivery_id = 2 * number
-        unsettled.extend([each])
-    for number in range(5_000, 12_000):
-        unsettled.discard([2 * number])
-    unsettled.between(10_001, 23_999, 1)  # what was settled there is taken out of the row once
+    unsettled = runs_from(0)
+    for _ in range(20_000):
+        unsettled.add(run_of(1))
+        unsettled.next_number += 1
+    unsettled.between(WRAP + 10_000, 14_000, 7_000, is_taken=True)
     for first, last in ((10_001, 23_999), (3, 3), (40_000, FAR), (FAR + 9, WRAP - 1), (9, 5)):
-        assert lines_of(lambda f=first, e=last: unsettled.between(f, e, 99)) < 60  # type: ignore[misc]
-    assert lines_of(lambda: unsettled.between(0, FAR, 10)) < 120
+        asked = unsettled.number_of(first), last - first + 1, 99
+        assert lines_of(lambda its=asked: unsettled.between(*its, is_taken=False)) < 60  # type: ignore[misc]
+    assert lines_of(lambda: unsettled.between(WRAP, FAR, 10, is_taken=False)) < 120
 
 
 # ------------------------------------------------------------------------------------ dispositions
 
 
-def sent(count: int) -> tuple[Client, list[Delivery]]:
+def sent(count: int) -> tuple[Client, list[Run]]:
     """A client that was sent so many messages and has settled none."""
     client = Client(server()).opened()
     client.begun(window=FAR)
