@@ -1,4 +1,4 @@
-"""The store's errors as AMQP error conditions. Pure."""
+"""The store's errors, and those of a message, as AMQP error conditions. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from broker_shim.amqp_1_0.composites import Error
 from broker_shim.amqp_1_0.definitions import TransactionError
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.errors import InvalidRequest, LimitReached, NotAcquired, NotNow, StoreError
+from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.transactions.transaction_refusals import RefusalReason, TransactionRefused
 from sparkstore.core.queue_names import shown
 
@@ -55,8 +56,10 @@ _OF_TRANSACTIONS: Mapping[RefusalReason, str] = {
 }
 
 
-def refusal_of(error: StoreError) -> Refusal:
-    """Map an error of the store to the error that a client gets."""
+def refusal_of(error: StoreError | DecodeError) -> Refusal:
+    """Map an error of the store, or of a message, to the error that a client gets."""
+    if isinstance(error, DecodeError):
+        return Refusal(error.condition, error.description)
     if isinstance(error, TransactionRefused):
         return Refusal(_OF_TRANSACTIONS[error.reason], str(error))
     for kind, condition in _CONDITIONS:

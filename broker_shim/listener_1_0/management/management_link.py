@@ -15,7 +15,13 @@ from broker_shim.amqp_1_0.composites import Accepted, Rejected, Source, Target
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.authorization import refusal_of_act
-from broker_shim.listener_1_0.conditions import INVALID_FIELD, NOT_FOUND, Refusal, error_of
+from broker_shim.listener_1_0.conditions import (
+    INVALID_FIELD,
+    NOT_FOUND,
+    Refusal,
+    error_of,
+    refusal_of,
+)
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.pending_attach import grant
 from broker_shim.listener_1_0.management.management_node import ManagementNode
@@ -81,7 +87,7 @@ class ManagementLink(CommandLink):
         try:
             request = request_of(encoded)
         except DecodeError as reason:
-            self._reject(delivery, Refusal(reason.condition, reason.description))
+            self._reject(delivery, refusal_of(reason))
             return
         self._waiting.append((delivery, request))
         self._go_on()

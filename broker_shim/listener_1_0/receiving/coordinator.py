@@ -86,7 +86,7 @@ class CoordinatorLink(CommandLink):
         try:
             self._act(delivery, read_command(encoded))
         except DecodeError as reason:
-            self._detach(Refusal(reason.condition, reason.description))
+            self._detach(refusal_of(reason))
         except TransactionRefused as refusal:
             self._reject(delivery, refusal)
         if not self.is_gone and self._link.credit <= _CREDIT // 2:

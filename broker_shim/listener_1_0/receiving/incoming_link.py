@@ -155,11 +155,8 @@ class IncomingLink:
             self._partial = None if piece.delivery.is_settled else piece.delivery.tag
         try:
             receiving.add(piece.payload, self._read_on)
-        except DecodeError as reason:
-            self._end_link(_undecodable(reason))
-            return
-        except StoreError as error:
-            self._end_link(refusal_of(error))
+        except (DecodeError, StoreError) as reason:
+            self._end_link(refusal_of(reason))
             return
         if not piece.is_last:
             self._hold_back(is_full=receiving.is_full)
@@ -227,7 +224,7 @@ class IncomingLink:
             else:
                 header, content = self._runs.reader.read(came, now_us)
         except DecodeError as reason:
-            self._refuse(delivery, _undecodable(reason), transaction)
+            self._refuse(delivery, refusal_of(reason), transaction)
             return
         if header.durable and self._runs.takes_no_durable:
             self._refuse(delivery, NOT_KEPT, transaction)
@@ -366,8 +363,3 @@ class IncomingLink:
             return
         delivery.answer(within(transaction, Rejected(error_of(refusal))))
         self._credit.go_on()
-
-
-def _undecodable(reason: DecodeError) -> Refusal:
-    """Make the refusal of a message that cannot be decoded."""
-    return Refusal(reason.condition, reason.description)
