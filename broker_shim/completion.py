@@ -16,6 +16,36 @@ OnComplete = Callable[[StoreError | None], None]
 OnEachComplete = Callable[[Sequence[StoreError | None]], None]
 """Gets what came of each of several calls, in their order."""
 
+
+class SomeRefused(StoreError):
+    """Some messages of a run were refused; of the others is done what was called.
+
+    Attributes:
+        outcomes: Of each message, in their order: None, or why it is refused.
+    """
+
+    def __init__(self, outcomes: Sequence[StoreError | None]) -> None:
+        refusals = [*filter(None, outcomes)]
+        super().__init__(f"{len(refusals)} of {len(outcomes)} messages: {refusals[0]}")
+        self.outcomes = outcomes
+
+
+def refusal_of(outcomes: Sequence[StoreError | None]) -> StoreError | None:
+    """Return the error that stands for what came of each message of a run; None: all are done."""
+    if not any(outcomes):
+        return None
+    return outcomes[0] if len(outcomes) == 1 else SomeRefused(outcomes)
+
+
+def each_of(count: int, on_complete: OnEachComplete) -> OnComplete:
+    """Make the completion of a call about so many messages that tells what came of each."""
+
+    def complete(error: StoreError | None) -> None:
+        on_complete(error.outcomes if isinstance(error, SomeRefused) else [error] * count)
+
+    return complete
+
+
 _log = logging.getLogger(__name__)
 _new_lock = threading.Lock
 _GUARD = threading.Lock()

@@ -101,7 +101,7 @@ class AcceptedRun:
 
     def operations(self, served: ServedQueues) -> list[StoreCall]:  # noqa: ARG002
         """Make the dequeue of the accepted messages. See `SettledWork`."""
-        return [DequeueCall(i, self.queue, self.holder) for i in self.message_ids]
+        return [DequeueCall(self.message_ids, self.queue, self.holder)]
 
     def committed(self, served: ServedQueues) -> None:
         """Take the messages, which are dequeued durably, off their queue. See `SettledWork`."""

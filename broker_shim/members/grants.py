@@ -49,7 +49,7 @@ from sparkstore.core import records
 from sparkstore.core.entries import facts_of
 from sparkstore.core.fold import State
 from sparkstore.core.packed_integers import as_range
-from sparkstore.core.records import Kind
+from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.call_values import RecordStep
 
@@ -242,9 +242,8 @@ class Grants:
             return decisions.acquired(asked, None)
 
         holder = decisions.holder_of_free(consumer.holder)
-        steps, outcomes = batches.of_entries(
-            batch.machine, message_ids, queue, holder, Kind.ACQUIRED, one
-        )
+        record = Record(Kind.ACQUIRED, 0, queue, holder=holder)
+        steps, outcomes = batches.of_entries(batch.machine, message_ids, record, one)
         try:
             batch.take(steps)
         except StoreError as unwritable:

@@ -25,6 +25,7 @@ from sparkstore.core.state_machine.call_values import (
     ForgetBranchCall,
     RecordStep,
     RollbackPreparedCall,
+    single_steps,
 )
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.xids import Xid, check_xid, xid_text
@@ -250,7 +251,8 @@ class LocalBranches(BranchStore):
             self._check_open()
             held = self._machine.branches
             in_doubt = [branch.xid for branch in branches.prepared_in(self._machine.state)]
-            return {xid: [*held[key].steps] for xid in in_doubt if (key := xid_text(xid)) in held}
+            keys = ((xid, key) for xid in in_doubt if (key := xid_text(xid)) in held)
+            return {xid: [*single_steps(held[key].steps)] for xid, key in keys}
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
         """Tell the branches that the state machine has. See `BranchDirectory.find_branches`.

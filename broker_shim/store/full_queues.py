@@ -113,14 +113,14 @@ class FullQueues:
             queue = step.record.queue or ""
             if step.record.detail == DUPLICATE:
                 if queue in self.duplicates or len(self.duplicates) < _MAX_QUEUES:
-                    self.duplicates[queue] = self.duplicates.get(queue, 0) + 1
+                    self.duplicates[queue] = self.duplicates.get(queue, 0) + step.run.rows
             elif step.record.kind is Kind.DEQUEUED and step.record.detail != REPLACED:
-                self._count(queue, self.dropped)
+                self._count(queue, self.dropped, step.run.rows)
 
-    def _count(self, queue: str, counts: dict[str, int]) -> None:
+    def _count(self, queue: str, counts: dict[str, int], more: int = 1) -> None:
         if queue not in counts and len(counts) >= _MAX_QUEUES:
             return
-        counts[queue] = counts.get(queue, 0) + 1
+        counts[queue] = counts.get(queue, 0) + more
         count, now_s = self.counts.get(queue, 0) + self.dropped.get(queue, 0), self._clock()
         said_s, said_count = self._said.get(queue, (now_s - _QUIET_S, 0))
         if now_s - said_s >= _QUIET_S:

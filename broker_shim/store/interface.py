@@ -27,13 +27,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from broker_shim.completion import OnComplete, OnEachComplete
+from broker_shim.completion import OnComplete, OnEachComplete, each_of
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.reads import Content, OnLoaded
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
+from sparkstore.core.state_machine.arguments import check_batch, check_stored_run
 from sparkstore.core.state_machine.call_values import (
     AcquireCall,
     AlterCall,
@@ -53,6 +54,7 @@ from sparkstore.core.state_machine.call_values import (
     SettleCall,
     StoreCall,
     StoredMessage,
+    StoredRun,
     TransactionContext,
     UnbindCall,
     UnsettledCall,
@@ -79,6 +81,7 @@ __all__ = [
     "Queue",
     "Recovered",
     "StoredMessage",
+    "StoredRun",
     "TransactionContext",
     "WiringCalls",
 ]
@@ -97,7 +100,8 @@ class CallTarget(Protocol):
 
         Args:
             call: What is to be done.
-            on_complete: Called when that is durable, or with the reason why it was not done.
+            on_complete: Called when that is durable, or with the reason why it was not done; with
+                `SomeRefused` if that is so of some messages of a run alone.
             transaction: If given, it is true from the commit on, and not before.
         """
 
@@ -326,7 +330,7 @@ class MessageStore(CallTarget, Protocol):
             InvalidRequest: Unknown queue; the message is not on it.
             NotAcquired: Another holder, or another transaction, has it.
         """
-        self.call(DequeueCall(message_id, queue, holder, outcome), on_complete, transaction)
+        self.call(DequeueCall((message_id,), queue, holder, outcome), on_complete, transaction)
 
     def acquire(
         self,
@@ -344,7 +348,7 @@ class MessageStore(CallTarget, Protocol):
             InvalidRequest: Unknown queue; the message is not on it.
             NotAcquired: Somebody has acquired it, this holder or another.
         """
-        self.call(AcquireCall(message_id, queue, holder), on_complete, transaction)
+        self.call(AcquireCall((message_id,), queue, holder), on_complete, transaction)
 
     def release(
         self,
@@ -374,7 +378,7 @@ class MessageStore(CallTarget, Protocol):
                 annotations are too large.
             NotAcquired: Another holder, or another transaction, has it.
         """
-        released = ReleaseCall(message_id, queue, holder, delivery_failed, annotations)
+        released = ReleaseCall((message_id,), queue, holder, delivery_failed, annotations)
         self.call(released, on_complete, transaction)
 
     def begin(self) -> TransactionContext:
@@ -404,10 +408,11 @@ class MessageStore(CallTarget, Protocol):
         """
 
 
-class BatchCalls(Protocol):
-    """Calls for many messages at once, of which the single calls say what each means.
+class BatchCalls(CallTarget, Protocol):
+    """Calls for runs of messages, of which the single calls say what each means.
 
-    A store that gains nothing by them takes `unbatched_calls.UnbatchedCalls`.
+    A refusal is of one message, as of its calls one by one, and for the others it is done. But in a
+    transaction the first refusal is that of all: nothing of it can be committed.
 
     Attributes:
         is_batched: False if a batch is single calls, and takes as long as those.
@@ -417,8 +422,6 @@ class BatchCalls(Protocol):
 
     def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
         """`message` and `enqueue` of many for one queue, each for itself, told together.
-
-        A refusal is of one message, as of its calls one by one, and the others are on their queues.
 
         Args:
             messages: In their order; with header and body of each, and the queue.
@@ -431,6 +434,26 @@ class BatchCalls(Protocol):
             InvalidRequest: They are no such messages, or there is none.
         """
 
+    def enqueue_each(
+        self,
+        messages: StoredRun,
+        queue: str,
+        on_complete: OnEachComplete,
+        transaction: TransactionContext | None = None,
+        *,
+        annotations: Annotations | None = None,
+        delivery_count: int = 0,
+    ) -> None:
+        """`enqueue` of many that are on other queues, in their order: each for itself.
+
+        In a transaction that takes them off this queue they may be on it, too.
+
+        Raises:
+            InvalidRequest: They are no such messages, there is none, or one is there twice.
+        """
+        tells = _telling_each(check_stored_run(messages).message_ids, on_complete)
+        self.call(EnqueueCall(messages, queue, annotations, delivery_count), tells, transaction)
+
     def dequeue_each(
         self,
         message_ids: Sequence[int],
@@ -438,21 +461,31 @@ class BatchCalls(Protocol):
         holder: str | None,
         on_complete: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
+        transaction: TransactionContext | None = None,
     ) -> None:
         """`dequeue` of many of one queue, in their order: each for itself, told together.
 
         Raises:
             InvalidRequest: They are no sequence, or there is none.
         """
+        tells = _telling_each(message_ids, on_complete)
+        self.call(DequeueCall(message_ids, queue, holder, outcome), tells, transaction)
 
     def acquire_each(
-        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str,
+        on_complete: OnEachComplete,
+        transaction: TransactionContext | None = None,
     ) -> None:
         """`acquire` of many of one queue, in their order: each for itself, told together.
 
         Raises:
             InvalidRequest: They are no sequence, or there is none.
         """
+        tells = _telling_each(message_ids, on_complete)
+        self.call(AcquireCall(message_ids, queue, holder), tells, transaction)
 
     def release_each(
         self,
@@ -460,6 +493,7 @@ class BatchCalls(Protocol):
         queue: str,
         holder: str,
         on_complete: OnEachComplete,
+        transaction: TransactionContext | None = None,
         *,
         delivery_failed: bool,
         annotations: Annotations | None = None,
@@ -469,6 +503,19 @@ class BatchCalls(Protocol):
         Raises:
             InvalidRequest: They are no sequence, or there is none.
         """
+        tells = _telling_each(message_ids, on_complete)
+        released = ReleaseCall(message_ids, queue, holder, delivery_failed, annotations)
+        self.call(released, tells, transaction)
+
+
+def _telling_each(message_ids: Sequence[int], on_complete: OnEachComplete) -> OnComplete:
+    """Make the completion of a run's call that tells what came of each message.
+
+    Raises:
+        InvalidRequest: They are no sequence, there is none, or nobody to tell.
+    """
+    check_batch(message_ids, on_complete)
+    return each_of(len(message_ids), on_complete)
 
 
 class LinkCalls(CallTarget, Protocol):

@@ -45,20 +45,20 @@ from sparkstore.core.state_machine.arguments import (
     check_message,
     check_queue,
     check_size,
+    check_stored_run,
 )
 from sparkstore.core.state_machine.call_values import (
     WIRING_CALLS,
-    AcquireCall,
     AttachCall,
     BranchCall,
     ConfigureCall,
-    DequeueCall,
     DetachCall,
     EnqueueCall,
+    EntryCall,
     RecordStep,
-    ReleaseCall,
     SettleCall,
     StoreCall,
+    StoredRun,
     Transaction,
     UnsettledCall,
 )
@@ -73,11 +73,8 @@ Observer = Callable[[Sequence[RecordStep]], None]
 _WIRING = (Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND)
 _LINKS = (Kind.ATTACHED, Kind.DETACHED)
 _POLICIES = (Kind.CONFIGURED, Kind.UNCONFIGURED)
-_OF_ENTRIES, _OF_LINKS = (
-    (DequeueCall, AcquireCall, ReleaseCall),
-    (AttachCall, DetachCall, UnsettledCall, SettleCall),
-)
-_DECIDED_ALONE = (*WIRING_CALLS, ConfigureCall, *_OF_ENTRIES, *_OF_LINKS)
+_OF_LINKS = (AttachCall, DetachCall, UnsettledCall, SettleCall)
+_DECIDED_ALONE = (*WIRING_CALLS, ConfigureCall, *_OF_LINKS)
 """By the state machine's method of the same name, whose arguments are the call's."""
 SHARED_KINDS = frozenset((*_WIRING, *_LINKS, *_POLICIES))
 """Of a call that begins with one of these all members are told; a policy alters queues."""
@@ -123,14 +120,17 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
 
         See `CallTarget.call`.
         """
+        if isinstance(call, EntryCall):
+            self.decide_run(call, on_complete, transaction)
+            return
         if transaction is None:
             if isinstance(call, EnqueueCall):
+                if isinstance(call.message, StoredRun):
+                    self.decide_run(call, on_complete)
+                    return
                 is_plain = call.annotations is None and not call.delivery_count
                 if is_plain and self.enqueue_plain(call.message, call.queue, on_complete):
                     return
-            elif isinstance(call, AcquireCall | DequeueCall):
-                self.decide_one(call, on_complete)
-                return
             elif isinstance(call, BranchCall):
                 self.decide_branch(call, on_complete)
                 return
@@ -267,19 +267,22 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
 
     def _enqueue(
         self,
-        message: StoredMessage,
+        message: StoredMessage | StoredRun,
         queue: str,
         annotations: Annotations | None,
         delivery_count: int,
         transaction: Transaction | None = None,
     ) -> list[RecordStep]:
-        check_message(message)
         check_queue(queue)
-        check_size(message.header.body_bytes, self._max_message_bytes)
-        machine, terms = self._machine, (annotations, delivery_count)
+        if isinstance(message, StoredMessage):
+            check_message(message)
+            check_size(message.header.body_bytes, self._max_message_bytes)
+        else:
+            check_stored_run(message)
+        call = EnqueueCall(message, queue, annotations, delivery_count)
         if transaction is not None:
-            return transactions.enqueue(machine, message, queue, transaction, *terms)
-        return machine.enqueue(message, queue, None, (None, None), *terms)
+            return transactions.enqueue(self._machine, call, transaction)
+        return self._machine.enqueue(**call.by_name())
 
     def _stage_piece(
         self, message: StoredMessage, body_offset: int, piece: bytes, on_complete: OnComplete

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from broker_shim.completion import OnComplete, OnEachComplete
-from broker_shim.errors import StoreError
-from broker_shim.store.interface import Annotations, NewMessageRun
+from broker_shim.completion import OnComplete, OnEachComplete, each_of, refusal_of
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.store.interface import NewMessageRun
 from broker_shim.store.sink import Sink
-from sparkstore.core.state_machine import batches
+from sparkstore.core.state_machine import batches, transactions
 from sparkstore.core.state_machine.arguments import check_batch, check_completion, check_new_run
 from sparkstore.core.state_machine.batches import Decided
 from sparkstore.core.state_machine.call_values import (
-    AcquireCall,
-    DequeueCall,
+    EnqueueCall,
+    EntryCall,
     RecordStep,
     StoredMessage,
-    joined,
+    Transaction,
+    TransactionContext,
 )
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
@@ -66,87 +66,56 @@ class LocalBatches:
         """
         check_completion(on_complete)
         check_new_run(messages)
+        tells = each_of(len(messages.bodies), on_complete)
         with self._lock:
             self._check_open()
             decided, ids = batches.enqueue_new(self._machine, messages, self._max_message_bytes)
-            self._take_each(decided, on_complete, is_last=True)
+            self._take_each(decided, tells, is_last=True)
         return ids
 
-    def dequeue_each(
+    def decide_run(
         self,
-        message_ids: Sequence[int],
-        queue: str,
-        holder: str | None,
-        on_complete: OnEachComplete,
-        outcome: Mapping[str, Any] | None = None,
+        call: EntryCall | EnqueueCall,
+        on_complete: OnComplete,
+        context: TransactionContext | None = None,
     ) -> None:
-        """Remove many messages of a queue under one holding of the lock.
-
-        See `BatchCalls.dequeue_each`.
-        """
-        self.decide_each(on_complete, message_ids, batches.dequeue, queue, holder, outcome)
-
-    def acquire_each(
-        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
-    ) -> None:
-        """Reserve many messages of a queue under one holding of the lock.
-
-        See `BatchCalls.acquire_each`.
-        """
-        self.decide_each(on_complete, message_ids, batches.acquire, queue, holder)
-
-    def release_each(
-        self,
-        message_ids: Sequence[int],
-        queue: str,
-        holder: str,
-        on_complete: OnEachComplete,
-        *,
-        delivery_failed: bool,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Give many messages of a queue back under one holding of the lock.
-
-        See `BatchCalls.release_each`.
-        """
-        terms = queue, holder, delivery_failed, annotations
-        self.decide_each(on_complete, message_ids, _released, *terms)
-
-    def decide_one(self, call: AcquireCall | DequeueCall, on_complete: OnComplete) -> None:
-        """Decide a call by itself, as a batch of one."""
-        decide = batches.acquire if isinstance(call, AcquireCall) else batches.dequeue
-        _message_id, *terms = call.by_name().values()
-        self.decide_each(alone(on_complete), (call.message_id,), decide, *terms)
-
-    def decide_each(
-        self,
-        on_complete: OnEachComplete,
-        message_ids: Sequence[int],
-        decide: Callable[..., Decided],
-        *args: Any,
-    ) -> None:
-        """Decide each call by itself, in their order: one lock, one append, one completion."""
+        """Decide a call about a run of messages: one lock, one append, one completion."""
+        message_ids = (call.message if isinstance(call, EnqueueCall) else call).message_ids
         check_batch(message_ids, on_complete)
         before: list[StoreError | None] = []
         with self._lock:
             self._check_open()
+            try:
+                own = None if context is None else transactions.own(self._machine, context)
+            except InvalidRequest as refusal:
+                self._sink.finish(on_complete, refusal)
+                return
             parts = [*batches.without_repeats(message_ids)]
             for part in parts:
-                decided = decide(self._machine, part, *args)
+                decided = batches.decided(self._machine, call, part, own)
                 is_last = part is parts[-1]
-                before = self._take_each(decided, on_complete, before, is_last=is_last)
+                before = self._take_each(decided, on_complete, before, own, is_last=is_last)
 
     def _take_each(
         self,
         decided: Decided,
-        on_complete: OnEachComplete,
+        on_complete: OnComplete,
         before: Sequence[StoreError | None] = (),
+        transaction: Transaction | None = None,
         *,
         is_last: bool,
     ) -> list[StoreError | None]:
-        """Make decided calls true, and have `on_complete` told of them and of those before."""
+        """Make decided calls true, and have `on_complete` told of them and of those before.
+
+        A refusal spoils the transaction, and is told of all that was called in it.
+        """
         steps, outcomes = decided
         results = [*before, *outcomes]
+        if transaction is not None and is_last:
+            refusal = next(filter(None, results), None)
+            transaction.refusal = transaction.refusal or refusal
+            self._sink.finish(on_complete, refusal)
+            return results
         done = _telling(on_complete, results) if is_last else _nothing
         try:
             self._take(steps, done)
@@ -157,39 +126,11 @@ class LocalBatches:
         return results
 
 
-def _released(
-    machine: StoreStateMachine,
-    message_ids: Sequence[int],
-    queue: str,
-    holder: str,
-    failed: bool,  # noqa: FBT001  # a field of the call
-    annotations: Annotations | None = None,
-) -> Decided:
-    """Give each of these messages back; neighbours of which the records say the same are a run."""
-    steps, outcomes = batches.of_entries(
-        machine,
-        message_ids,
-        queue,
-        holder,
-        None,
-        lambda _index, message_id: machine.release(
-            message_id, queue, holder, delivery_failed=failed, annotations=annotations
-        ),
-    )
-    return Decided([*joined(steps)], outcomes)
-
-
-def alone(on_complete: OnComplete) -> OnEachComplete:
-    """Wrap the completion of a single call as that of a batch of one."""
-    check_completion(on_complete)
-    return lambda outcomes: on_complete(outcomes[0])
-
-
-def _telling(on_complete: OnEachComplete, outcomes: list[StoreError | None]) -> OnComplete:
+def _telling(on_complete: OnComplete, outcomes: list[StoreError | None]) -> OnComplete:
     """Make the completion that tells the outcome of each call of a batch."""
 
     def complete(error: StoreError | None) -> None:
-        on_complete(outcomes if error is None else [outcome or error for outcome in outcomes])
+        on_complete(refusal_of([outcome or error for outcome in outcomes] if error else outcomes))
 
     return complete
 

@@ -111,6 +111,12 @@ class MessageCounts(Mapping[int, int]):
             raise KeyError(message_id)
         return count if count < _MANY else self._many[message_id]
 
+    def has_all(self, message_ids: range) -> bool:
+        """True if each of these messages is on a queue."""
+        places = _places(message_ids)
+        pages = ((self._pages.get(number), low, high) for number, low, high in places)
+        return all(page is not None and not page.count(0, low, high) for page, low, high in pages)
+
     def __contains__(self, message_id: object) -> bool:
         """True if the message is on any queue."""
         if not isinstance(message_id, int):

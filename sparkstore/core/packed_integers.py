@@ -104,7 +104,8 @@ def cut(values: Integers, start: int, end: int) -> Integers:
 def neighbours_in(values: Sequence[int]) -> Iterator[range]:
     """Part integers, in order, into ranges that rise by one."""
     first, count = (values[0], len(values)) if values else (0, 0)
-    if type(values) is range or [*values] == [*range(first, first + count)]:  # as nearly always
+    is_run = type(values) is range and values.step == 1  # as nearly always
+    if is_run or [*values] == [*range(first, first + count)]:
         yield range(first, first + count)
         return
     start = 0

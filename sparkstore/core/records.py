@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 
 class Kind(IntEnum):
@@ -196,13 +196,19 @@ class RecordRun(NamedTuple):
         record: The first of them, without header and content.
         rows: How many there are: so many positions they take.
         messages: Headers of `enqueued`: one for each message, or one that all of them share.
-        bodies: Contents of `enqueued`: one for each message.
+        contents: Of `enqueued`: one for each message; each is None where the log has it already.
     """
 
     record: Record
     rows: int
     messages: Sequence[MessageHeader] = ()
-    bodies: Sequence[bytes] = ()
+    contents: Sequence[bytes | None] = ()
+
+    @property
+    def bodies(self) -> Sequence[bytes]:
+        """The content of each message, if the run brings it."""
+        are_there = bool(self.contents) and self.contents[0] is not None
+        return cast("Sequence[bytes]", self.contents) if are_there else ()
 
     @property
     def message_ids(self) -> range:
@@ -218,7 +224,7 @@ class RecordRun(NamedTuple):
     def singles(self) -> Iterator[Record]:
         """Iterate over the records that the run stands for, in the order of their positions."""
         nothing = [None] * self.rows
-        contents = zip(self.headers or nothing, self.bodies or nothing, strict=True)
+        contents = zip(self.headers or nothing, self.contents or nothing, strict=True)
         request = self.record.request
         for index, (message_id, (header, body)) in enumerate(
             zip(self.message_ids, contents, strict=True)
@@ -227,6 +233,19 @@ class RecordRun(NamedTuple):
             yield self.record._replace(
                 message_id=message_id, message=header, body=body, request=number
             )
+
+    def before_last(self) -> tuple[Run, Record]:
+        """Part the run into all records but the last, and that one."""
+        messages = self.messages if len(self.messages) < 2 else self.messages[:-1]
+        before = run_of(self.record, self.rows - 1, messages, self.contents[:-1])
+        end, request = self.rows - 1, self.record.request
+        last = self.record._replace(
+            message_id=self.message_ids[-1],
+            request=None if request is None else request + end,
+            message=self.messages[-1] if self.messages else None,
+            body=self.contents[-1] if self.contents else None,
+        )
+        return before, last
 
 
 Run = Record | RecordRun
@@ -237,12 +256,12 @@ def run_of(
     record: Record,
     rows: int,
     messages: Sequence[MessageHeader] = (),
-    bodies: Sequence[bytes] = (),
+    contents: Sequence[bytes | None] = (),
 ) -> Run:
     """Make a run as `RecordRun` has it; one of one is the record itself."""
     if rows > 1:
-        return RecordRun(record, rows, messages, bodies)
-    return record._replace(message=messages[0], body=bodies[0]) if bodies else record
+        return RecordRun(record, rows, messages, contents)
+    return record._replace(message=messages[0], body=contents[0]) if contents else record
 
 
 def each_header(headers: Sequence[MessageHeader], count: int) -> Sequence[MessageHeader]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkstore.core.state_machine import transactions
-from sparkstore.core.state_machine.call_values import StoredMessage, Transaction
+from sparkstore.core.state_machine.call_values import EnqueueCall, StoredMessage, Transaction
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.errors import StoreError
 from sparkstore.operations.bulk import Answer
@@ -77,5 +77,5 @@ def _add_placement(
             add_step(machine, together, placement.message_id, step)
     if message is not None:
         assert placement.target is not None
-        carried = together, placement.annotations, placement.delivery_count
-        transactions.enqueue(machine, message, placement.target, *carried)
+        carried = placement.annotations, placement.delivery_count
+        transactions.enqueue(machine, EnqueueCall(message, placement.target, *carried), together)

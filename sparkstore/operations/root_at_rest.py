@@ -23,6 +23,7 @@ from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import PIECE_BYTES
 from sparkstore.core.state_machine.call_values import (
+    EnqueueCall,
     Exchange,
     Queue,
     RecordStep,
@@ -279,7 +280,8 @@ def add_step(
     match step:
         case Enqueue(queue, header, _, annotations, failures):
             message = StoredMessage(message_id, header, b"")
-            transactions.enqueue(machine, message, queue, together, annotations, failures)
+            put = EnqueueCall(message, queue, annotations, failures)
+            transactions.enqueue(machine, put, together)
         case Dequeue(queue, outcome, _):
             machine.dequeue(message_id, queue, None, outcome, together)
         case Release(queue, holder):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
-from broker_shim.store.interface import BrokerStore, NewMessageRun, Queue
+from broker_shim.store.interface import BrokerStore, NewMessageRun, Queue, StoredRun
 from broker_shim.store.protocol import MAX_BATCH
+from sparkstore.core.annotations import as_detail
 from tests.support.stores.calls import HEADER
 from tests.support.stores.stores import MAX_MESSAGE_BYTES, Home, done, outcomes
 
@@ -114,6 +116,102 @@ def test_a_batch_survives_a_restart(home: Home) -> None:
     home.reopen()
     if home.tier is TerminusDurability.UNSETTLED_STATE:
         assert [*home.store.recover().entries["q"]] == [*ids[1:]]
+
+
+def stored(q: BrokerStore, ids: Sequence[int]) -> StoredRun:
+    """Messages of the store as a run, with the header that all of them share."""
+    return StoredRun(ids, [q.load(ids[0]).header])
+
+
+@pytest.mark.parametrize("cut", [slice(0, 1), slice(1, 4), slice(0, 9, 2), slice(None)])
+def test_a_run_is_moved_in_a_transaction_with_what_its_entries_say(home: Home, cut: slice) -> None:
+    q = home.store
+    for name in ("q", "other"):
+        done(q.create, Queue(name))
+    ids, _ = outcomes(q.enqueue_new, new(9))
+    moved, annotations = ids[cut], {"x-opt-why": ("uint", "1")}
+    count, within = len(moved), q.begin()
+    put = partial(q.enqueue_each, transaction=within, annotations=annotations)
+    assert outcomes(put, stored(q, moved), "other")[1] == [""] * count
+    take = partial(q.dequeue_each, outcome={"outcome": "moved"}, transaction=within)
+    assert outcomes(take, moved, "q", None)[1] == [""] * count
+    assert [*q.recover().entries["other"]] == []
+    assert outcomes(q.acquire_each, moved, "q", "another")[1] == ["NotAcquired"] * count
+    done(q.commit, within)
+    for _ in range(2):
+        entries = home.store.recover().entries
+        assert [*entries["other"]] == [*moved]
+        assert [*entries["q"]] == [i for i in ids if i not in moved]
+        assert {entry.detail for entry in entries["other"].values()} == {as_detail(annotations)}
+        assert {home.store.load(i).body for i in ids} == {b"body"}
+        if home.tier is not TerminusDurability.UNSETTLED_STATE:
+            return
+        home.reopen()
+
+
+def test_runs_are_acquired_and_given_back_in_a_transaction(q: BrokerStore) -> None:
+    ids, _ = outcomes(q.enqueue_new, new(8))
+    within = q.begin()
+    assert outcomes(partial(q.acquire_each, transaction=within), ids[:6], "q", "me")[1] == [""] * 6
+    fail = partial(q.release_each, transaction=within, delivery_failed=True)
+    assert outcomes(fail, ids[2:4], "q", "me")[1] == [""] * 2
+    again = partial(q.acquire_each, transaction=within)
+    assert outcomes(again, ids[3:4], "q", "you")[1] == [""]
+    done(q.commit, within)
+    entries = q.recover().entries["q"]
+    holders = [entries[message_id].acquired_by for message_id in ids]
+    assert holders == ["me", "me", None, "you", "me", "me", None, None]
+    assert [entries[message_id].delivery_count for message_id in ids] == [0, 0, 1, 1, 0, 0, 0, 0]
+
+
+def test_a_run_is_put_at_the_end_of_the_queue_that_it_is_taken_off(q: BrokerStore) -> None:
+    ids, _ = outcomes(q.enqueue_new, new(5))
+    run, within = stored(q, ids[:3]), q.begin()
+    assert (
+        outcomes(partial(q.enqueue_each, transaction=q.begin()), run, "q")[1]
+        == ["InvalidRequest"] * 3
+    )
+    outcomes(partial(q.dequeue_each, transaction=within), ids[:3], "q", None)
+    assert outcomes(partial(q.enqueue_each, transaction=within), run, "q")[1] == [""] * 3
+    done(q.commit, within)
+    assert [*q.recover().entries["q"]] == [*ids[3:], *ids[:3]]
+    assert q.load(ids[0]).body == b"body"
+
+
+def test_one_refusal_in_a_run_spoils_its_transaction(q: BrokerStore) -> None:
+    ids, _ = outcomes(q.enqueue_new, new(4))
+    done(q.acquire, ids[2], "q", "another")
+    within = q.begin()
+    taken = outcomes(partial(q.dequeue_each, transaction=within), ids, "q", None)[1]
+    assert taken == ["NotAcquired"] * 4
+    with pytest.raises(InvalidRequest):
+        done(q.commit, within)
+    assert [*q.recover().entries["q"]] == [*ids]
+    assert outcomes(q.dequeue_each, ids[3:], "q", None)[1] == [""]  # nobody has it any more
+    for call in (q.dequeue_each, q.acquire_each):
+        ended = outcomes(partial(call, transaction=within), ids[:2], "q", "me")[1]
+        assert ended == ["InvalidRequest"] * 2
+
+
+def test_stored_messages_go_to_a_second_queue_each_for_itself(q: BrokerStore) -> None:
+    ids, _ = outcomes(q.enqueue_new, new(4))
+    assert outcomes(q.enqueue_each, stored(q, ids[1:2]), "other")[1] == [""]
+    assert outcomes(q.enqueue_each, stored(q, ids), "other")[1] == ["", "InvalidRequest", "", ""]
+    assert outcomes(q.enqueue_each, stored(q, ids), "unknown")[1] == ["InvalidRequest"] * 4
+    assert [*q.recover().entries["other"]] == [ids[1], ids[0], ids[2], ids[3]]
+    for wrong in (StoredRun([], [HEADER]), StoredRun([1, 1], [HEADER]), StoredRun([1], []), ids):
+        with pytest.raises(InvalidRequest):
+            q.enqueue_each(wrong, "other", _nobody)  # type: ignore[arg-type]
+
+
+def test_a_run_in_memory_is_moved_with_its_content(q: BrokerStore) -> None:
+    run = NewMessageRun((HEADER._replace(durable=False),), (b"in memory",) * 3, "q")
+    ids, _ = outcomes(q.enqueue_new, run)
+    within = q.begin()
+    outcomes(partial(q.enqueue_each, transaction=within), stored(q, ids), "other")
+    outcomes(partial(q.dequeue_each, transaction=within), ids, "q", None)
+    done(q.commit, within)
+    assert {q.load(i).body for i in q.recover().entries["other"]} == {b"in memory"}
 
 
 def test_a_closed_store_takes_no_batch(home: Home) -> None:

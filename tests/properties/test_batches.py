@@ -20,11 +20,11 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import MemorySink
-from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.fold import State
 from sparkstore.core.records import Record, Run
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from tests.support.stores.stores import done
+from tests.support.stores.unbatched_calls import UnbatchedCalls
 
 _MOST_BYTES = 3
 

@@ -16,16 +16,16 @@ from broker_shim.errors import Unavailable
 from broker_shim.framing.assembly import Assembly, frames_of
 from broker_shim.store.interface import Queue
 from broker_shim.store.memory import MemoryMessageStore
-from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.state_machine.call_values import EnqueueCall, StoreCall
 from tests.support.amqp.amqp_0_10 import INFINITE, Bench010, Client010, content
+from tests.support.stores.unbatched_calls import UnbatchedCalls
 
 
 class _Refusing(UnbatchedCalls, MemoryMessageStore):
     """Has no room for some messages, which is told in the order of calls."""
 
     def call(self, call: StoreCall, on_complete: OnComplete, *more: Any) -> None:
-        if isinstance(call, EnqueueCall) and call.message.body == b"refused":
+        if isinstance(call, EnqueueCall) and call.message[2] == b"refused":
             self._sink.finish(on_complete, Unavailable("full"))
         else:
             super().call(call, on_complete, *more)

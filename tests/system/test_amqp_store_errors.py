@@ -29,8 +29,8 @@ from broker_shim.serve.reporting import Reporter
 from broker_shim.serve.stores import stores_of
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.memory import MemoryMessageStore
-from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall, StoreCall
+from tests.support.stores.unbatched_calls import UnbatchedCalls
 from tests.support.system.clients import TIMEOUT_S, Pipelined, connected, take
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

@@ -242,7 +242,7 @@ class StoreCalls:
             StoreError: Content that is in the store's memory alone cannot be read now.
         """
         if isinstance(step, Dequeue):
-            return DequeueCall(message_id, step.queue, step.holder, step.outcome)
+            return DequeueCall((message_id,), step.queue, step.holder, step.outcome)
         message = self._held(message_id, step)
         return EnqueueCall(message, step.queue, step.annotations, step.delivery_count)
 

@@ -214,7 +214,7 @@ class UnitOfWork:
             value = None if last_values is None else last_values.value(older)
             if value is not None:
                 outcome = {"outcome": "replaced", "by": newest[name, value]}
-                yield DequeueCall(older, name, None, outcome)
+                yield DequeueCall((older,), name, None, outcome)
 
     def _committed(self, on_done: OnComplete) -> None:
         postings, settled = self._postings, self.settled

@@ -107,13 +107,13 @@ class Retirement:
                 steps += rejected.steps()
             return [served.calls.call_of(*step) for step in steps]
         if self.removes:
-            return [DequeueCall(i, queue.name, holder) for i in ids]
+            return [DequeueCall(ids, queue.name, holder)]
         kept: Annotations | None = None
         released = []
         for message_id in ids:
             if isinstance(outcome, Modified):
                 kept = kept_of(served.calls, queue.name, message_id, outcome)
-            released.append(ReleaseCall(message_id, queue.name, holder, self.failed, kept))
+            released.append(ReleaseCall((message_id,), queue.name, holder, self.failed, kept))
         return released
 
     @property

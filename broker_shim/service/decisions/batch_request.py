@@ -240,16 +240,15 @@ def decided(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> li
     except InvalidRequest:  # each of them is refused by itself
         return [step for index in range(len(part.message_ids)) for step in one(index, 0)]
     kind, detail = _alike(record)
-    steps = batches.of_entries(
-        decisions.machine,
-        part.message_ids,
-        record.queue or "",
-        decisions.holder_of_free(record.holder),
-        kind,
-        one,
-        RequestOrigin(member, part.first),
-        detail,
-    ).steps
+    record = Record(
+        *(record.kind, 0, record.queue or ""),
+        holder=decisions.holder_of_free(record.holder),
+        detail=detail,
+    )
+    machine, origin = decisions.machine, RequestOrigin(member, part.first)
+    steps, _outcomes = batches.of_entries(
+        machine, part.message_ids, record, one, is_plain=kind is not None, origin=origin
+    )
     return [*joined(steps)] if kind is None else steps
 
 
@@ -296,8 +295,13 @@ def asked_by(steps: list[RecordStep], member: str, request: int) -> list[RecordS
     """
     last = max((index for index, step in enumerate(steps) if step.is_kept), default=-1)
     if steps:
-        record = steps[last].record._replace(member=member, request=request)
-        steps[last] = steps[last]._replace(run=record)
+        step, before = steps[last], list[RecordStep]()
+        run = step.run
+        if not isinstance(run, Record):
+            others, run = run.before_last()
+            before = [step._replace(run=others)]
+        named = step._replace(run=run._replace(member=member, request=request))
+        steps[last : last + 1 or None] = [*before, named]
     return steps
 
 

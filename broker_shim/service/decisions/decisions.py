@@ -33,7 +33,13 @@ from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, transactions
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import check_name, check_size
-from sparkstore.core.state_machine.call_values import Queue, RecordStep, StoredMessage, Transaction
+from sparkstore.core.state_machine.call_values import (
+    EnqueueCall,
+    Queue,
+    RecordStep,
+    StoredMessage,
+    Transaction,
+)
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.xids import xid_from
 
@@ -196,7 +202,8 @@ class Decisions:
                 message = self._message(fields, opened.messages)
                 opened.messages.setdefault(message.message_id, message)
                 notes = annotations_of(fields[_DETAIL])
-                transactions.enqueue(self.machine, message, fields[2], opened.transaction, notes)
+                call = EnqueueCall(message, fields[2], notes)
+                transactions.enqueue(self.machine, call, opened.transaction)
                 return
             record = record_of(fields)
             if record.kind not in _IN_TRANSACTIONS:

@@ -13,7 +13,7 @@ from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.store.interface import Exchange, Queue, StoredMessage
+from broker_shim.store.interface import Exchange, Queue, StoredMessage, StoredRun
 from sparkstore.core.state_machine.call_values import StoreCall
 from sparkstore.core.xids import Xid, xid_text
 
@@ -23,10 +23,10 @@ class CallAuditor:
 
     A line has `at` (UTC µs), `operation`, and the arguments by name. See `ChainMember`.
 
-    A message is told by its number, a branch by its xid as text. Calls of one transaction have the
-    same `together`; with those of a branch is a line `prepare`, and its decision is a line by
-    itself. Lines are with the operating system when the call completes; they survive a kill, but
-    not a power cut.
+    A message is told by its number, those of a run in a list `message_ids`, a branch by its xid as
+    text. Calls of one transaction have the same `together`; with those of a branch is a line
+    `prepare`, and its decision is a line by itself. Lines are with the operating system when the
+    call completes; they survive a kill, but not a power cut.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,12 +88,24 @@ def _line(common: Mapping[str, Any], call: StoreCall) -> str:
     given = {
         name: _named(value) for name, value in call.by_name().items() if value != defaults[name]
     }
+    given = dict(_of_messages(*pair) for pair in given.items())
     return json.dumps({**common, "operation": call.operation, **given}, default=_shown) + "\n"
+
+
+def _of_messages(name: str, value: Any) -> tuple[str, Any]:
+    """A field as it is written: one message as itself, those of a run in a list."""
+    if name == "message_ids":
+        return ("message_id", value[0]) if len(value) == 1 else (name, [*value])
+    return (
+        ("message_ids", value) if name == "message" and isinstance(value, list) else (name, value)
+    )
 
 
 def _named(value: object) -> object:
     if isinstance(value, StoredMessage):
         return value.message_id
+    if isinstance(value, StoredRun):
+        return [*value.message_ids]
     return xid_text(value) if isinstance(value, Xid) else value
 
 

@@ -215,7 +215,7 @@ def _state(entry: Entry) -> tuple[str | None, int, str | None]:
 
 def _place(step: EnqueueCall | Record) -> tuple[str, int]:
     if isinstance(step, EnqueueCall):
-        return step.queue, step.message.message_id
+        return step.queue, step.message.message_ids[0]
     assert step.queue is not None
     assert step.message_id is not None
     return step.queue, step.message_id
@@ -256,11 +256,11 @@ def _call_of(step: Record, entry: Entry) -> StoreCall:
     name, message_id = _place(step)
     if step.kind is Kind.DEQUEUED:
         outcome = None if step.detail is None else json.loads(step.detail)
-        return DequeueCall(message_id, name, step.holder, outcome)
+        return DequeueCall((message_id,), name, step.holder, outcome)
     if step.kind is Kind.ACQUIRED:
         assert step.holder is not None
-        return AcquireCall(message_id, name, step.holder)
+        return AcquireCall((message_id,), name, step.holder)
     assert entry.acquired_by is not None
     annotations = None if step.detail is None else annotations_of(step.detail)
     has_failed = (step.delivery_count or 0) > entry.delivery_count
-    return ReleaseCall(message_id, name, entry.acquired_by, has_failed, annotations)
+    return ReleaseCall((message_id,), name, entry.acquired_by, has_failed, annotations)

@@ -52,7 +52,7 @@ def calls_that_make_room(steps: Iterable[RecordStep]) -> Iterator[list[StoreCall
         if step.message is not None:  # the dead letter of what is taken off next
             calls.append(EnqueueCall(step.message, queue, annotations_of(record.detail)))
             continue
-        assert record.message_id is not None
-        calls.append(DequeueCall(record.message_id, queue, None, json.loads(record.detail or "{}")))
+        outcome = json.loads(record.detail or "{}")
+        calls.append(DequeueCall(step.run.message_ids, queue, None, outcome))
         yield calls
         calls = []

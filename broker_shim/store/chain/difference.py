@@ -149,7 +149,7 @@ def _entries(
     kept = _kept(ours, theirs)
     for message_id, entry in theirs.items():
         if message_id not in kept:
-            yield DequeueCall(message_id, queue, entry.acquired_by)
+            yield DequeueCall((message_id,), queue, entry.acquired_by)
     for message_id, entry in ours.items():
         if message_id not in kept:
             yield Missing(message_id, queue, entry)
@@ -182,17 +182,17 @@ def _held(queue: str, message_id: int, ours: Entry, theirs: Entry) -> Iterator[S
         detail = ours.detail
     while failures < ours.delivery_count or detail != ours.detail:
         if holder is None:
-            yield AcquireCall(message_id, queue, NOBODY)
+            yield AcquireCall((message_id,), queue, NOBODY)
         is_failure = failures < ours.delivery_count
         failures += is_failure
         annotations = annotations_of(ours.detail)
-        yield ReleaseCall(message_id, queue, holder or NOBODY, is_failure, annotations)
+        yield ReleaseCall((message_id,), queue, holder or NOBODY, is_failure, annotations)
         holder, detail = None, ours.detail
     if holder != ours.acquired_by:
         if holder is not None:
-            yield ReleaseCall(message_id, queue, holder, delivery_failed=False)
+            yield ReleaseCall((message_id,), queue, holder, delivery_failed=False)
         if ours.acquired_by is not None:
-            yield AcquireCall(message_id, queue, ours.acquired_by)
+            yield AcquireCall((message_id,), queue, ours.acquired_by)
 
 
 _NEW = Entry(0, 0, 0, None, 0)

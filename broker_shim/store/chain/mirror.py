@@ -44,6 +44,7 @@ from sparkstore.core.state_machine.call_values import (
     SettleCall,
     StoreCall,
     UnsettledCall,
+    part_of,
 )
 from sparkstore.core.xids import xid_text
 
@@ -147,7 +148,7 @@ class Mirror:
 
         See `ChainMember.apply`.
         """
-        may_wait = any(isinstance(call, EnqueueCall) and call.message.is_staged for call in calls)
+        may_wait = any(message.is_staged for message in _arrivals(calls))
         self._call_line.take(partial(self._apply, calls, on_complete), may_wait=may_wait)
 
     def flush(self, on_complete: OnComplete) -> None:
@@ -224,11 +225,11 @@ class Mirror:
 
     def _branch(self, branch: MissingBranch) -> Iterator[StoreCall]:
         """The calls of a branch, with the content that waits in the first store."""
-        enqueued = [step.message for step in branch.steps if isinstance(step, EnqueueCall)]
+        enqueued = [*_arrivals(branch.steps)]
         waiting = {message.message_id for message in enqueued if message.is_staged}
         for step in branch.steps:
-            if isinstance(step, EnqueueCall) and step.message.message_id in waiting:
-                yield replace(step, message=self._first.load(step.message.message_id))
+            if isinstance(step, EnqueueCall) and step.message.message_ids[0] in waiting:
+                yield replace(step, message=self._first.load(step.message.message_ids[0]))
             else:
                 yield step
 
@@ -306,20 +307,18 @@ class Mirror:
         link that was closed before the commit, which the first store left out, too.
         """
         match call:
-            case EnqueueCall():
-                message = self._taken_over(call.message)
-                return None if message is None else replace(call, message=message)
-            case AcquireCall() | ReleaseCall() | DequeueCall():
-                return None if call.message_id in self._gone else call
+            case EnqueueCall(message=StoredMessage() as message):
+                ours = self._taken_over(message)
+                return None if ours is None else replace(call, message=ours)
+            case EnqueueCall(message=run) | (AcquireCall() | ReleaseCall() | DequeueCall() as run):
+                return part_of(call, [number not in self._gone for number in run.message_ids])
             case AttachCall():
                 self._links.add(call.key)
             case DetachCall(closed=True):
                 self._links.discard(call.key)
             case UnsettledCall() | SettleCall():
                 return call if call.key in self._links else None
-            case PrepareCall():
-                pass
-            case BranchCall() if call.xid in self._unmade:
+            case BranchCall() if call.xid in self._unmade and not isinstance(call, PrepareCall):
                 return self._remembered(call)
         return call
 
@@ -362,6 +361,13 @@ class Mirror:
             self._store.decide_heuristically(xid, by, on_complete, _skip, commits=commits)
         else:
             self._store.call(call, on_complete, transaction)
+
+
+def _arrivals(calls: Sequence[StoreCall]) -> Iterator[StoredMessage]:
+    """Iterate over the messages that calls enqueue with their content."""
+    for call in calls:
+        if isinstance(call, EnqueueCall) and isinstance(call.message, StoredMessage):
+            yield call.message
 
 
 def _do_nothing(store: InDoubtStore, on_complete: OnComplete) -> None:

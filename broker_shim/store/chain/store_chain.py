@@ -20,13 +20,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from broker_shim.completion import Completion, OnComplete, all_of
+from broker_shim.completion import (
+    Completion,
+    OnComplete,
+    SomeRefused,
+    all_of,
+)
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, Ended, InvalidRequest, StoreError
 from broker_shim.store.chain.calls import ChainMember, calls_that_make_room
 from broker_shim.store.chain.chain_branches import ChainBranches, FirstStore
 from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.place import MemberPlace, MemberStatus, Tolerance
+from broker_shim.store.chain.single_arrivals import SingleArrivals
 from broker_shim.store.expiring_store import DueMessages
 from broker_shim.store.interface import (
     BrokerStore,
@@ -38,15 +44,14 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.reads import ReadCalls
-from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.state_machine.arguments import check_completion
-from sparkstore.core.state_machine.call_values import RecordStep, StoreCall
+from sparkstore.core.state_machine.call_values import RecordStep, StoreCall, part_of
 from sparkstore.log.completions import fire_once, ignore
 
 _log = logging.getLogger(__name__)
 
 
-class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls, BrokerStore):
+class MessageStoreChain(ChainBranches, ReadCalls, SingleArrivals, BrokerStore):
     """A `BrokerStore` that calls several stores in the order of the first one.
 
     Reads, and what `recover` tells, are the first store's.
@@ -124,7 +129,17 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls, BrokerStore):
         check_completion(on_complete)
         make = partial(self._first.call, call)
         if transaction is None:
-            self._guarded(on_complete, make, partial(self._decided, [call], on_complete))
+
+            def decided(error: StoreError | None) -> None:
+                done: StoreCall | None = call
+                refused = error
+                if isinstance(error, SomeRefused):  # members hear of the others
+                    chosen = [outcome is None for outcome in error.outcomes]
+                    done, error = part_of(call, chosen), None
+                calls = [] if done is None else [done]
+                self._decided(calls, lambda failure: on_complete(failure or refused), error)
+
+            self._guarded(on_complete, make, decided)
             return
 
         def noted(error: StoreError | None) -> None:

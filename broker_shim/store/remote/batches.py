@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from broker_shim.completion import OnComplete, OnEachComplete
+from broker_shim.completion import OnComplete, OnEachComplete, refusal_of
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
-from broker_shim.store.interface import Annotations, NewMessageRun, TransactionContext
+from broker_shim.store.interface import NewMessageRun, TransactionContext
 from broker_shim.store.remote import member_records as made
 from broker_shim.store.remote.remote_messages import RemoteMessages
 from broker_shim.store.remote.remote_transaction import RemoteTransaction
@@ -18,13 +17,14 @@ from broker_shim.store.remote.service_connection import RemoteConnection
 from sparkstore.core.packed_integers import as_range
 from sparkstore.core.records import Kind, MessageHeader, Record, each_header, message_enqueued
 from sparkstore.core.state_machine.arguments import (
-    check_batch,
     check_completion,
     check_contents,
+    check_message_id,
     check_new_run,
     check_queue,
     with_lengths,
 )
+from sparkstore.core.state_machine.call_values import EnqueueCall, EntryCall
 from sparkstore.core.xids import Xid
 
 MOST_BYTES = 1 << 20
@@ -178,50 +178,6 @@ class RemoteBatches:
             self._ask_each(frames, outcomes, complete)
         return ids
 
-    def acquire_each(
-        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
-    ) -> None:
-        """Ask for many messages of one queue, for one holder, in one frame.
-
-        See `BatchCalls.acquire_each`.
-        """
-        check_batch(message_ids, on_complete)
-        self._ask_entries(message_ids, partial(made.acquired, 0, queue, holder), on_complete)
-
-    def dequeue_each(
-        self,
-        message_ids: Sequence[int],
-        queue: str,
-        holder: str | None,
-        on_complete: OnEachComplete,
-        outcome: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Ask that many messages of one queue be removed, in one frame.
-
-        See `BatchCalls.dequeue_each`.
-        """
-        check_batch(message_ids, on_complete)
-        record = partial(made.dequeued, 0, queue, holder, outcome)
-        self._ask_entries(message_ids, record, on_complete)
-
-    def release_each(
-        self,
-        message_ids: Sequence[int],
-        queue: str,
-        holder: str,
-        on_complete: OnEachComplete,
-        *,
-        delivery_failed: bool,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Ask that many messages of one queue be given back, in one frame.
-
-        See `BatchCalls.release_each`.
-        """
-        check_batch(message_ids, on_complete)
-        record = partial(made.released, 0, queue, holder, delivery_failed, annotations)
-        self._ask_entries(message_ids, record, on_complete)
-
     def _frames(
         self,
         messages: NewMessageRun,
@@ -257,29 +213,33 @@ class RemoteBatches:
         sizes = [len(body or b"") for body in bodies]
         yield from _cut(frame, [*map(int.__add__, sizes, header_bytes)])
 
-    def _ask_entries(
-        self, message_ids: Sequence[int], record: partial[Record], on_complete: OnEachComplete
-    ) -> None:
-        """Ask the same of many entries of one queue."""
+    def ask_run(self, call: EntryCall | EnqueueCall, on_complete: OnComplete) -> None:
+        """Ask the same of many messages of one queue."""
+        stored = call.message if isinstance(call, EnqueueCall) else None
+        message_ids = (stored or call).message_ids  # type: ignore[union-attr]
         outcomes: list[StoreError | None] = [None] * len(message_ids)
         frames: list[EachFrame] = []
         try:
-            one = record()._replace(message_id=None)
+            record = made.record_of(call)
         except InvalidRequest as refusal:
             outcomes = [refusal] * len(message_ids)
         else:
             start = 0
-            for is_id, alike in groupby(message_ids, _is_id):
+            for are_ids, alike in groupby(message_ids, is_id):
                 ids = [*alike]
                 end = start + len(ids)
-                if is_id:
-                    frames += _cut(EachFrame(one, start, ids), [0] * len(ids))
+                if are_ids and stored is not None:
+                    headers = [header.known() for header in stored.headers]
+                    whole = EachFrame(record, start, ids, headers, [None] * len(ids))
+                    frames += _cut(whole, [0] * len(ids))
+                elif are_ids:
+                    frames += _cut(EachFrame(record, start, ids), [0] * len(ids))
                 else:
-                    outcomes[start:end] = [_refusal_of(number, record) for number in ids]
+                    outcomes[start:end] = [refusal_of_id(number) for number in ids]
                 start = end
         with self._connection.guard:
             self._connection.check_open()
-            self._ask_each(frames, outcomes, on_complete)
+            self._ask_each(frames, outcomes, lambda each: on_complete(refusal_of(each)))
 
     def _ask_each(
         self,
@@ -334,14 +294,15 @@ def _cut(frame: EachFrame, sizes: Sequence[int]) -> Iterator[EachFrame]:
     yield frame.part(start, len(sizes)) if start else frame
 
 
-def _is_id(message_id: object) -> bool:
+def is_id(message_id: object) -> bool:
+    """True if a value may be the id of a message."""
     return type(message_id) is int and 0 <= message_id <= _MOST_NUMBER
 
 
-def _refusal_of(message_id: object, record: partial[Record]) -> StoreError:
+def refusal_of_id(message_id: object) -> StoreError:
     """Why a value is no id of a message."""
     try:
-        record.func(message_id, *record.args[1:])
+        check_message_id(message_id)
     except InvalidRequest as refusal:
         return refusal
     return InvalidRequest(f"message id {message_id}: from 0 to {_MOST_NUMBER}")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue, Recovered
 from sparkstore.core import link_records
 from sparkstore.core.annotations import Annotations, as_detail
@@ -32,9 +33,12 @@ from sparkstore.core.state_machine.call_values import (
     DequeueCall,
     DestroyCall,
     DetachCall,
+    EnqueueCall,
     ReleaseCall,
     SettleCall,
     StoreCall,
+    StoredMessage,
+    StoredRun,
     UnbindCall,
     UnsettledCall,
 )
@@ -43,7 +47,7 @@ from sparkstore.core.state_machine.link_state_machine import text_of
 
 
 def record_of(call: StoreCall) -> Record:
-    """Make the record that a call means; an enqueue needs `RemoteMessages.enqueued`."""
+    """Make the record that a call means, of a run without the id; of new messages there is none."""
     return _RECORDS[type(call)](**call.by_name())
 
 
@@ -88,33 +92,53 @@ def configured(category: str, key: str, detail: Mapping[str, Any] | None) -> Rec
 
 
 def dequeued(
-    message_id: int, queue: str, holder: str | None, outcome: Mapping[str, Any] | None
+    message_ids: Sequence[int],  # noqa: ARG001  # each gets a record of its own
+    queue: str,
+    holder: str | None,
+    outcome: Mapping[str, Any] | None,
 ) -> Record:
-    """Make the record `dequeued` of a message that leaves its queue."""
-    check.check_taken(message_id, queue, holder)
+    """Make the record `dequeued` of messages that leave their queue, without an id."""
+    check.check_taken(0, queue, holder)
     detail = None if outcome is None else definitions.as_json(outcome)
-    return Record(Kind.DEQUEUED, 0, queue, message_id, holder, detail=detail)
+    return Record(Kind.DEQUEUED, 0, queue, None, holder, detail=detail)
 
 
-def acquired(message_id: int, queue: str, holder: str) -> Record:
-    """Make the record `acquired` of a message that a holder asks for."""
-    check.check_entry(message_id, queue, holder)
-    return Record(Kind.ACQUIRED, 0, queue, message_id, holder)
+def acquired(message_ids: Sequence[int], queue: str, holder: str) -> Record:  # noqa: ARG001
+    """Make the record `acquired` of messages that a holder asks for, without an id."""
+    check.check_entry(0, queue, holder)
+    return Record(Kind.ACQUIRED, 0, queue, None, holder)
 
 
 def released(
-    message_id: int,
+    message_ids: Sequence[int],  # noqa: ARG001  # each gets a record of its own
     queue: str,
     holder: str,
     delivery_failed: bool,  # noqa: FBT001  # a field of the call
     annotations: Annotations | None,
 ) -> Record:
-    """Make the record `released` of a message that is available again."""
-    check.check_entry(message_id, queue, holder)
+    """Make the record `released` of messages that are available again, without an id."""
+    check.check_entry(0, queue, holder)
     check.check_switch("delivery_failed", delivery_failed)
     detail = None if annotations is None else as_detail(annotations)
     failed = int(delivery_failed)
-    return Record(Kind.RELEASED, 0, queue, message_id, holder, failed, detail=detail)
+    return Record(Kind.RELEASED, 0, queue, None, holder, failed, detail=detail)
+
+
+def enqueued(
+    message: StoredMessage | StoredRun,  # noqa: ARG001  # each gets a record of its own
+    queue: str,
+    annotations: Annotations | None,
+    delivery_count: int,
+) -> Record:
+    """Make the record `enqueued` of messages that the service has, without id and header.
+
+    The service alone gives messages failed deliveries that they had elsewhere.
+    """
+    if delivery_count:
+        raise InvalidRequest("a member puts no message with failed deliveries on a queue")
+    check.check_queue(queue)
+    detail = None if annotations is None else as_detail(annotations)
+    return Record(Kind.ENQUEUED, 0, queue, detail=detail)
 
 
 def attached(key: LinkKey, detail: Mapping[str, Any]) -> Record:
@@ -149,6 +173,7 @@ _RECORDS: Mapping[type[StoreCall], Callable[..., Record]] = {
     BindCall: bound,
     UnbindCall: unbound,
     ConfigureCall: configured,
+    EnqueueCall: enqueued,
     DequeueCall: dequeued,
     AcquireCall: acquired,
     ReleaseCall: released,

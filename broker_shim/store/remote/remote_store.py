@@ -11,7 +11,7 @@ moment, and a transaction's number is not the one in its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import member_records as made
-from broker_shim.store.remote.batches import RemoteBatches
+from broker_shim.store.remote.batches import RemoteBatches, is_id, refusal_of_id
 from broker_shim.store.remote.greeting import MemberIdentity, check_arguments, parse_addresses
 from broker_shim.store.remote.pending_requests import Answer, OnAnswer
 from broker_shim.store.remote.remote_branches import RemoteBranches
@@ -42,14 +42,20 @@ from broker_shim.store.remote.remote_transaction import RemoteTransaction, usabl
 from broker_shim.store.remote.service_connection import RemoteConnection
 from broker_shim.store.remote.service_listener import ServiceListener
 from broker_shim.store.remote.wiring_barrier import as_it_is
-from sparkstore.core.annotations import as_detail
 from sparkstore.core.records import Record
-from sparkstore.core.state_machine.arguments import check_completion, check_message, check_queue
+from sparkstore.core.state_machine.arguments import (
+    check_batch,
+    check_completion,
+    check_message,
+    check_stored_run,
+)
 from sparkstore.core.state_machine.call_values import (
     WIRING_CALLS,
     BranchCall,
     EnqueueCall,
+    EntryCall,
     StoreCall,
+    StoredRun,
 )
 
 RETRY_S = 60.0
@@ -146,14 +152,22 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
             return
         if isinstance(call, WIRING_CALLS):
             on_complete = self.behind(on_complete)
+        if isinstance(call, EntryCall):
+            check_batch(call.message_ids, on_complete)
+            is_run = len(call.message_ids) > 1
+        else:
+            is_run = isinstance(call, EnqueueCall) and isinstance(call.message, StoredRun)
+        if is_run and transaction is None:
+            self.ask_run(call, on_complete)  # type: ignore[arg-type]  # as was just looked at
+            return
         try:
-            record = self._enqueued(call) if isinstance(call, EnqueueCall) else made.record_of(call)
+            asked = [*self._records(call)]
         except Closed:
             raise
         except StoreError as refusal:
             self._refuse(on_complete, refusal, transaction)
             return
-        self._do(record, self._noting(call, on_complete, transaction), transaction)
+        self._do(asked, self._noting(call, on_complete, transaction), transaction)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """Make a message with one of the ids that the service gave out. See `ContentCalls.message`.
@@ -270,7 +284,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         self, call: StoreCall, on_complete: OnComplete, transaction: TransactionContext | None
     ) -> OnComplete:
         """Have it noted when the service has the content of what a call enqueues."""
-        if isinstance(call, EnqueueCall):
+        if isinstance(call, EnqueueCall) and isinstance(call.message, StoredMessage):
             message_id = call.message.message_id
             if transaction is None:
                 return self._messages.noting(message_id, on_complete)
@@ -280,35 +294,54 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
 
     def _do(
         self,
-        record: Record,
+        asked: Sequence[Record],
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """Send a record, alone or in an open transaction; refused if that is not one of ours."""
+        """Send a record, or many in an open transaction; refused if that is not one of ours."""
         with self._connection.guard:
             self._connection.check_open()
             if transaction is None:
-                self._connection.ask(wire.DO, ((record,),), on_complete)
+                self._connection.ask(wire.DO, (asked,), on_complete)
                 return
             try:
                 own = usable(transaction, self)
             except InvalidRequest as refusal:
                 self._refuse(on_complete, refusal)
                 return
-            body, noted = (own.transaction, (record,)), own.noting(on_complete)
-            self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
+            refusals: list[StoreError] = []
 
-    def _enqueued(self, call: EnqueueCall) -> Record:
-        """Make the record that enqueues a message, with its content.
+            def note(error: StoreError | None) -> None:
+                if error is not None:
+                    refusals.append(error)
 
-        The service alone gives messages failed deliveries that they had elsewhere.
-        """
-        if call.delivery_count:
-            raise InvalidRequest("a member puts no message with failed deliveries on a queue")
-        check_message(call.message)
-        check_queue(call.queue)
-        detail = None if call.annotations is None else as_detail(call.annotations)
-        return self._messages.enqueued(call.message, call.queue)._replace(detail=detail)
+            def complete(error: StoreError | None) -> None:
+                on_complete(next(iter(refusals), error))
+
+            for start in range(0, len(asked), wire.MAX_BATCH):
+                part = asked[start : start + wire.MAX_BATCH]
+                is_last = start + len(part) == len(asked)
+                noted = own.noting(complete if is_last else note)
+                body = own.transaction, part
+                self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
+
+    def _records(self, call: StoreCall) -> Iterator[Record]:
+        """Make the records that a call means: one of a run for each message."""
+        if isinstance(call, EntryCall):
+            record = made.record_of(call)
+            for message_id in call.message_ids:
+                if not is_id(message_id):
+                    raise refusal_of_id(message_id)
+                yield record._replace(message_id=message_id)
+        elif isinstance(call, EnqueueCall):
+            is_run = isinstance(call.message, StoredRun)
+            (check_stored_run if is_run else check_message)(call.message)
+            record = made.record_of(call)
+            for message in call.message.singles():
+                enqueued = self._messages.enqueued(message, call.queue)
+                yield enqueued._replace(detail=record.detail)
+        else:
+            yield made.record_of(call)
 
     def _end(
         self,

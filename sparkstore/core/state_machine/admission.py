@@ -59,8 +59,8 @@ from sparkstore.core.entries import Entries
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import shown
-from sparkstore.core.records import Kind, MessageHeader, Record
-from sparkstore.core.state_machine.call_values import EnqueueCall, RecordStep, StoredMessage
+from sparkstore.core.records import Kind, MessageHeader, Record, run_of
+from sparkstore.core.state_machine.call_values import RecordStep, StoredMessage, arrivals_in
 from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.room import RoomStateMachine
 from sparkstore.core.state_machine.sole_host import sole_host
@@ -181,6 +181,36 @@ class Admission:
         record = _new(Record, (*fields, body if brings else None, *rest))
         self.steps.append(_new(RecordStep, (record, is_kept, message, identity, value)))
         self._admitted(message, queue, identity, target, is_logged=is_logged or is_kept)
+
+    def admit_stored(
+        self,
+        message_ids: range,
+        headers: Sequence[MessageHeader],
+        queue: str,
+        detail: str | None,
+        delivery_count: int,
+    ) -> None:
+        """Put messages that the log has on a queue that refuses none of them, and asks nothing.
+
+        Args:
+            message_ids: Their ids.
+            headers: One for each, or one that all of them share.
+            queue: Name of the queue.
+            detail: What each entry adds to its message's annotations.
+            delivery_count: Failed deliveries that each entry begins with.
+        """
+        count, known = len(message_ids), [header.known() for header in headers]
+        at = self.now_us, queue, message_ids[0], None
+        put = Record(Kind.ENQUEUED, *at, None, self._number, detail=detail)
+        self.steps.append(RecordStep(run_of(put, count, known, [None] * count), is_kept=True))
+        if delivery_count:
+            failed = Record(Kind.RELEASED, *at, delivery_count, self._number)
+            self.steps.append(RecordStep(run_of(failed, count), is_kept=True))
+
+    @property
+    def has_overflowed(self) -> bool:
+        """True if some of what was admitted became dead letters for want of room."""
+        return bool(self._overflowed)
 
     def _timed(
         self, arguments: QueueArguments, header: MessageHeader, detail: str | None
@@ -407,10 +437,10 @@ class Admission:
     def _promised(self, queue: str, entries: Entries) -> _Coming:
         """Count what branches in doubt will put there, less what this transaction takes off."""
         headers = [
-            planned.message.header
+            message.header
             for branch in self._machine.branches.values()
-            for planned in branch.steps
-            if isinstance(planned, EnqueueCall) and planned.queue == queue
+            for target, message in arrivals_in(branch.steps)
+            if target == queue
         ]
         if self._is_promised:
             headers = []

@@ -14,7 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.link_records import LinkKey, Role
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader, each_header
-from sparkstore.core.state_machine.call_values import Exchange, NewMessageRun, Queue, StoredMessage
+from sparkstore.core.state_machine.call_values import (
+    Exchange,
+    NewMessageRun,
+    Queue,
+    StoredMessage,
+    StoredRun,
+)
 from sparkstore.errors import InvalidRequest
 
 MAX_NAME_CHARACTERS = 10_000
@@ -205,6 +211,23 @@ def check_new_run(asked: object) -> NewMessageRun:
     if not asked.bodies or len(asked.headers) not in {1, len(asked.bodies)}:
         message = f"{len(asked.headers)} headers of {len(asked.bodies)} new messages: give one for"
         raise InvalidRequest(f"{message} each, or one for all; and one message at least")
+    return asked
+
+
+def check_stored_run(asked: object) -> StoredRun:
+    """Check that a value is a run of stored messages, and return it; InvalidRequest if not."""
+    if type(asked) is not StoredRun:
+        raise _wrong("stored messages", asked, "StoredRun")
+    for what, values in zip(asked._fields, asked, strict=True):
+        check_sequence(what, values)
+    ids, headers = asked
+    for message_id in ids if type(ids) is not range else ():
+        check_message_id(message_id)
+    if not ids or len(headers) not in {1, len(ids)} or len({*ids}) != len(ids):
+        message = f"{len(headers)} headers of {len(ids)} messages: give one for each, or one for"
+        raise InvalidRequest(f"{message} all; one message at least, and none twice")
+    for header in headers:
+        check_header(header)
     return asked
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sparkstore.core import records
+from sparkstore.core.annotations import as_detail
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.entries import Entries
 from sparkstore.core.packed_integers import neighbours_in
@@ -28,7 +29,21 @@ from sparkstore.core.state_machine.arguments import (
     check_taken,
     with_lengths,
 )
-from sparkstore.core.state_machine.call_values import NewMessageRun, RecordStep, StoredMessage
+from sparkstore.core.state_machine.call_values import (
+    AcquireCall,
+    DequeueCall,
+    EnqueueCall,
+    EntryCall,
+    NewMessageRun,
+    RecordStep,
+    ReleaseCall,
+    StoreCall,
+    StoredMessage,
+    StoredRun,
+    Transaction,
+    joined,
+    number_of,
+)
 from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.state_machine import ID_BLOCK, StoreStateMachine
 from sparkstore.errors import InvalidRequest, StoreError
@@ -290,40 +305,113 @@ def _is_plain(header: MessageHeader, body: bytes | None, most_bytes: int) -> boo
     )
 
 
-def acquire(
-    machine: StoreStateMachine, message_ids: Sequence[int], queue: str, holder: str
-) -> Decided:
-    """Reserve each of these messages for one holder."""
-    return of_entries(
-        machine,
-        message_ids,
-        queue,
-        holder,
-        Kind.ACQUIRED,
-        lambda _index, message_id: machine.acquire(message_id, queue, holder),
-    )
-
-
-def dequeue(
+def decided(
     machine: StoreStateMachine,
+    call: EntryCall | EnqueueCall,
     message_ids: Sequence[int],
-    queue: str,
-    holder: str | None,
-    outcome: Mapping[str, Any] | None = None,
+    transaction: Transaction | None = None,
 ) -> Decided:
-    """Remove each of these messages from its queue for good."""
-    kind, detail = None, None
-    with suppress(InvalidRequest):  # it is no JSON: each call by itself says so
-        detail = None if outcome is None else as_json(outcome)
-        kind = Kind.DEQUEUED
-    return of_entries(
-        machine,
-        message_ids,
-        queue,
-        holder,
-        kind,
-        lambda _index, message_id: machine.dequeue(message_id, queue, holder, outcome),
-        detail=detail,
+    """Decide a call about entries, for these of its messages; none of them is there twice.
+
+    In a transaction there are no steps yet: the entries are claimed, and wait in it. What is
+    enqueued is in none, and is all of the call's.
+    """
+    if isinstance(call, EnqueueCall):
+        assert isinstance(call.message, StoredRun)
+        admission = Admission(machine)
+        return Decided(admission.steps, put_stored(machine, call, call.message, admission))
+    kind, detail = _KINDS.get(type(call)), None
+    if isinstance(call, DequeueCall) and call.outcome is not None:
+        try:
+            detail = as_json(call.outcome)
+        except InvalidRequest:  # each by itself says so
+            kind = None
+
+    def one(_index: int, message_id: int) -> list[RecordStep]:
+        terms = {**call.by_name(), "transaction": transaction}
+        del terms["message_ids"]
+        steps: list[RecordStep] = getattr(machine, call.operation)(message_id, **terms)
+        return steps
+
+    record = Record(kind or Kind.RELEASED, 0, call.queue, holder=call.holder, detail=detail)
+    is_plain, own = kind is not None, transaction
+    steps, outcomes = of_entries(
+        machine, message_ids, record, one, is_plain=is_plain, transaction=own
+    )
+    return Decided([*joined(steps)] if isinstance(call, ReleaseCall) else steps, outcomes)
+
+
+_KINDS: Mapping[type[StoreCall], Kind] = {DequeueCall: Kind.DEQUEUED, AcquireCall: Kind.ACQUIRED}
+"""Of calls whose records say the same of all messages; a release may not."""
+
+
+def put_stored(
+    machine: StoreStateMachine, call: EnqueueCall, messages: StoredRun, admission: Admission
+) -> list[StoreError | None]:
+    """Put messages that the store has on a queue: each for itself, plain neighbours as one.
+
+    Args:
+        machine: Of the store.
+        call: Names the queue, and what all of the entries begin with.
+        messages: Those of the call that are to be put there.
+        admission: Gets the steps.
+
+    Returns:
+        Why each is refused; None: it is not.
+    """
+    outcomes: list[StoreError | None] = []
+    headers = each_header(messages.headers, len(messages.message_ids))
+    detail = None if call.annotations is None else as_detail(call.annotations)
+    for part in _neighbours(messages.message_ids):
+        start = len(outcomes)
+        some = headers[start : start + len(part)]
+        shared = messages.headers if len(messages.headers) == 1 else some
+        if type(part) is range and _is_plain_move(machine, part, shared, call.queue, admission):
+            admission.admit_stored(part, shared, call.queue, detail, call.delivery_count)
+            outcomes += [None] * len(part)
+            continue
+        outcomes += [
+            _put_one(machine, call, message, admission)
+            for message in StoredRun(part, some).singles()
+        ]
+    return outcomes
+
+
+def _put_one(
+    machine: StoreStateMachine, call: EnqueueCall, message: StoredMessage, admission: Admission
+) -> StoreError | None:
+    """Put a message that the store has on a queue; one that is in memory only with its content."""
+    known = machine.volatile.get(message.message_id)
+    if known is not None:
+        expires_at = message.header.expires_at
+        message = known._replace(header=known.header._replace(expires_at=expires_at))
+    terms = (None, None), call.annotations, call.delivery_count
+    try:
+        machine.enqueue(message, call.queue, admission, *terms)
+    except StoreError as refusal:
+        return refusal
+    return None
+
+
+def _is_plain_move(
+    machine: StoreStateMachine,
+    message_ids: range,
+    headers: Sequence[MessageHeader],
+    queue: str,
+    admission: Admission,
+) -> bool:
+    """True if no rule can refuse these messages, which the log has, or ask anything of them."""
+    terms = machine.terms.get(queue)
+    if terms is None or machine.in_doubt or machine.promised or not terms.keeps_messages:
+        return False
+    entries = machine.state.queues[queue].entries
+    return (
+        not (terms.asks_of_arrivals or admission.has_overflowed)
+        and all(header.durable for header in headers)
+        and machine.fresh.keys().isdisjoint(message_ids)
+        and machine.volatile.keys().isdisjoint(message_ids)
+        and machine.state.messages.has_all(message_ids)
+        and all((queue, i) in admission.taken for i in message_ids if i in entries)
     )
 
 
@@ -341,32 +429,32 @@ def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
 def of_entries(
     machine: StoreStateMachine,
     message_ids: Sequence[int],
-    queue: str,
-    holder: str | None,
-    kind: Kind | None,
+    record: Record,
     decide: Callable[[int, int], list[RecordStep]],
+    *,
+    is_plain: bool = True,
     origin: RequestOrigin | None = None,
-    detail: str | None = None,
+    transaction: Transaction | None = None,
 ) -> Decided:
     """Decide about entries of one queue: to acquire, to remove, or to give them back.
 
     Args:
         machine: Of the store.
         message_ids: None of them twice.
-        queue: That they are on.
-        holder: Who asks for them, as the records will say.
-        kind: Of the records, where they say nothing else; None: leave all to `decide`.
+        record: What is asked of each: kind, queue, holder and detail.
         decide: The single call, of the id at an index.
+        is_plain: The record says all of it; else all is left to `decide`.
         origin: Who asked, if the records are to say it; those of `decide` say it themselves.
-        detail: What the records say besides, likewise.
+        transaction: That claims the entries; then there are no steps yet.
     """
+    queue, holder = record.queue or "", record.holder
     steps: list[RecordStep] = []
     outcomes: list[StoreError | None] = []
-    entries = _plain_entries(machine, queue, holder, kind)
-    held_by = holder if kind is Kind.DEQUEUED else None
-    first = Record(kind or Kind.ACQUIRED, machine.now_us(), queue, holder=holder, detail=detail)
-    if origin is not None:
-        first = first._replace(member=origin.member)
+    is_open = transaction is None or transaction.is_open
+    entries = _plain_entries(machine, record) if is_plain and is_open else _NO_ENTRIES
+    held_by = holder if record.kind is Kind.DEQUEUED else None
+    member, number = None if origin is None else origin.member, number_of(transaction)
+    first = record._replace(at=machine.now_us(), transaction=number, member=member)
     for neighbours in _neighbours(message_ids):
         at = 0
         while at < len(neighbours):
@@ -377,8 +465,11 @@ def of_entries(
                 count = next((n for n in range(count) if (queue, left[n]) in claims), count)
             if count:
                 request = None if origin is None else origin.first + index
-                record = first._replace(message_id=left[0], request=request)
-                steps.append(RecordStep(run_of(record, count), is_kept=True))
+                run = run_of(first._replace(message_id=left[0], request=request), count)
+                if transaction is None:
+                    steps.append(RecordStep(run, is_kept=True))
+                else:
+                    machine.claim(run, transaction, holder)
                 outcomes += [None] * count
             else:
                 outcomes.append(_outcome(steps, decide, index, left[0]))
@@ -406,12 +497,10 @@ def _neighbours(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
     return neighbours_in(message_ids) if are_ids else ([what] for what in message_ids)
 
 
-def _plain_entries(
-    machine: StoreStateMachine, queue: str, holder: str | None, kind: Kind | None
-) -> Entries:
+def _plain_entries(machine: StoreStateMachine, record: Record) -> Entries:
     """Those of a queue if no rule but theirs may refuse a call; else none."""
     with suppress(InvalidRequest):
-        if kind is not None:
-            (check_entry if kind is Kind.ACQUIRED else check_taken)(0, queue, holder)
-            return machine.queue(queue).entries
+        check = check_entry if record.kind is Kind.ACQUIRED else check_taken
+        check(0, record.queue, record.holder)
+        return machine.queue(record.queue or "").entries
     return _NO_ENTRIES

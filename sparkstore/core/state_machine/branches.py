@@ -46,6 +46,8 @@ from sparkstore.core.state_machine.call_values import (
     StoredMessage,
     Transaction,
     TransactionContext,
+    arrivals_in,
+    single_steps,
 )
 from sparkstore.core.state_machine.heuristics import (
     HeuristicDecision,
@@ -122,6 +124,7 @@ def prepare(
     if not (transaction.steps or may_be_empty):
         message = f"branch {key} is empty: nothing was called in its transaction"
         raise InvalidRequest(message)
+    transaction.steps = [*single_steps(transaction.steps)]
     decided = transactions.decided_steps(machine, transaction, is_tried=True)
     _check_moved(machine, transaction, decided)
     transaction.steps = [*_staged_plans(transaction, decided)]
@@ -238,9 +241,8 @@ def forget(machine: StoreStateMachine, xid: Xid) -> None:
     for entry in ended.claims:
         if machine.claims.get(entry) is ended:
             del machine.claims[entry]
-    for planned in ended.steps:
-        if isinstance(planned, EnqueueCall):  # one that was rolled back is used up
-            machine.end_fresh(planned.message.message_id)
+    for _queue, message in arrivals_in(ended.steps):  # one that was rolled back is used up
+        machine.end_fresh(message.message_id)
 
 
 def prepared_in(state: fold.State) -> list[PreparedBranch]:
@@ -267,12 +269,8 @@ def entries_of(machine: StoreStateMachine, xid: Xid) -> BranchEntries:
         puts = tuple((queue, 0, 0, False) for queue in known.puts)
         return BranchEntries(puts, tuple((queue, 0) for queue in known.takes), known.state)
     _, branch = _branch(machine, xid)
-    headers = [
-        (planned.queue, planned.message.message_id, planned.message.header)
-        for planned in branch.steps
-        if isinstance(planned, EnqueueCall)
-    ]
-    enqueued = ((queue, number, sent.priority, sent.durable) for queue, number, sent in headers)
+    arrivals = ((queue, new.message_id, new.header) for queue, new in arrivals_in(branch.steps))
+    enqueued = ((queue, number, sent.priority, sent.durable) for queue, number, sent in arrivals)
     return BranchEntries(tuple(enqueued), tuple(branch.taken))
 
 
@@ -305,13 +303,11 @@ def _hold(machine: StoreStateMachine, branch: Transaction, key: str) -> None:
     machine.branches[key] = branch
     for entry in branch.claims:
         machine.claims[entry] = branch
-    for planned in branch.steps:
-        if not isinstance(planned, EnqueueCall):
-            continue
-        message_id = planned.message.message_id
+    for queue, message in arrivals_in(branch.steps):
+        message_id = message.message_id
         is_staged = message_id in machine.state.staged  # else it is transient, or is moved
         if message_id in machine.state.messages:
-            machine.promised[planned.queue, message_id] = key
+            machine.promised[queue, message_id] = key
         if is_staged or message_id not in machine.state.messages:
             machine.in_doubt[message_id] = key
         if is_staged:
@@ -379,24 +375,22 @@ def _staged_plans(
     """
     kept = {step.record.message_id for step in decided if step.message and step.is_kept}
     transient: list[EnqueueCall] = []
-    for planned, step in zip(transaction.steps, decided, strict=False):
+    for planned, step in zip(single_steps(transaction.steps), decided, strict=False):
         if isinstance(planned, Record):
             if planned.kind in DELIVERY_KINDS:
                 message = "deliveries of a link cannot wait in a prepared branch: commit them"
                 raise InvalidRequest(message)
             yield planned
             continue
-        new = planned.message
-        if not step.is_kept and new.message_id not in kept:
-            yield planned
-            continue
-        if not step.is_kept:
-            transient.append(planned)
-            continue
-        staged = StoredMessage(new.message_id, new.header, b"", is_staged=True)
-        yield EnqueueCall(staged, planned.queue, planned.annotations)
-    for last in transient:  # after those that bring the content of the same message
-        yield replace(last, message=last.message._replace(body=b""))
+        for new in planned.message.singles():
+            if step.is_kept:
+                staged = StoredMessage(new.message_id, new.header, b"", is_staged=True)
+                yield EnqueueCall(staged, planned.queue, planned.annotations)
+            elif new.message_id in kept:
+                transient.append(replace(planned, message=new._replace(body=b"")))
+            else:
+                yield planned
+    yield from transient  # after those that bring the content of the same message
 
 
 def _staging(

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sparkstore.core.annotations import Annotations
@@ -72,6 +73,48 @@ class StoredMessage(NamedTuple):
     header: MessageHeader
     body: bytes
     is_staged: bool = False
+
+    @property
+    def message_ids(self) -> Sequence[int]:
+        """The message itself, as the only one of its run."""
+        return (self.message_id,)
+
+    @property
+    def headers(self) -> Sequence[MessageHeader]:
+        """The header of the one message."""
+        return (self.header,)
+
+    def singles(self) -> Sequence[StoredMessage]:
+        """The message itself, as the only one of its run."""
+        return (self,)
+
+    def parts(self) -> Sequence[StoredMessage]:
+        """The message itself, as the only one of its run."""
+        return (self,)
+
+
+class StoredRun(NamedTuple):
+    """Messages whose content the store has already: they are on some of its queues.
+
+    Attributes:
+        message_ids: In their order, none twice.
+        headers: One for each message, or one that all of them share; of these an entry has its
+            priority, its expiry and its size.
+    """
+
+    message_ids: Sequence[int]
+    headers: Sequence[MessageHeader]
+
+    def singles(self) -> Iterator[StoredMessage]:
+        """Iterate over the messages, each without its content."""
+        for (message_id,), (header,) in self.parts():
+            yield StoredMessage(message_id, header, b"")
+
+    def parts(self) -> Iterator[StoredRun]:
+        """Iterate over the messages, each as a run of one."""
+        headers = each_header(self.headers, len(self.message_ids))
+        for message_id, header in zip(self.message_ids, headers, strict=True):
+            yield StoredRun((message_id,), (header,))
 
 
 class NewMessageRun(NamedTuple):
@@ -165,18 +208,23 @@ def singles_of(steps: Iterable[RecordStep]) -> Iterator[RecordStep]:
 
 
 def joined(steps: Sequence[RecordStep]) -> Iterator[RecordStep]:
-    """Join neighbours of one record each: but for message, time and request they are alike."""
+    """Join neighbours of one record each: but for message, time and request they are alike.
+
+    What brings a message stays by itself.
+    """
     at = 0
     while at < len(steps):
-        record, end = steps[at].record, at + 1
-        while end < len(steps):
+        first, end = steps[at], at + 1
+        record = first.record
+        is_single = first.run.rows == 1 and record.message_id is not None and record.message is None
+        while is_single and end < len(steps) and steps[end].run.rows == 1:
             later, message_id = steps[end].record, (record.message_id or 0) + end - at
             request = None if record.request is None else record.request + end - at
             alike = later == record._replace(message_id=message_id, at=later.at, request=request)
-            if not alike or steps[end].is_kept != steps[at].is_kept:
+            if not alike or steps[end].is_kept != first.is_kept:
                 break
             end += 1
-        yield steps[at]._replace(run=run_of(record, end - at))
+        yield first if end == at + 1 else first._replace(run=run_of(record, end - at))
         at = end
 
 
@@ -256,10 +304,10 @@ class ConfigureCall(StoreCall):
 
 @dataclass(frozen=True, slots=True)
 class EnqueueCall(StoreCall):
-    """A message comes on a queue. In a transaction it is known at the commit who brings content."""
+    """Messages come on a queue. In a transaction it is known at the commit who brings content."""
 
     operation = "enqueue"
-    message: StoredMessage
+    message: StoredMessage | StoredRun
     queue: str
     annotations: Annotations | None = None
     delivery_count: int = 0
@@ -267,10 +315,10 @@ class EnqueueCall(StoreCall):
 
 @dataclass(frozen=True, slots=True)
 class DequeueCall(StoreCall):
-    """A message leaves a queue for good."""
+    """Messages leave a queue for good, in their order."""
 
     operation = "dequeue"
-    message_id: int
+    message_ids: Sequence[int]
     queue: str
     holder: str | None
     outcome: Mapping[str, Any] | None = None
@@ -278,20 +326,20 @@ class DequeueCall(StoreCall):
 
 @dataclass(frozen=True, slots=True)
 class AcquireCall(StoreCall):
-    """A message is reserved for a holder."""
+    """Messages are reserved for a holder, in their order."""
 
     operation = "acquire"
-    message_id: int
+    message_ids: Sequence[int]
     queue: str
     holder: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCall(StoreCall):
-    """A message is available again."""
+    """Messages are available again, in their order."""
 
     operation = "release"
-    message_id: int
+    message_ids: Sequence[int]
     queue: str
     holder: str
     delivery_failed: bool
@@ -386,7 +434,7 @@ class Transaction:
     Attributes:
         transaction: The number of the transaction, which its records share.
         owner: The state machine that it belongs to.
-        steps: In call order.
+        steps: In call order; neighbours of which a call says the same are a run.
         claims: Entries by (queue, message id) that nobody else gets until the end, and who holds
             each as the transaction sees it.
         taken: The claimed entries that it dequeues.
@@ -398,7 +446,7 @@ class Transaction:
 
     transaction: int
     owner: object
-    steps: list[EnqueueCall | Record] = field(default_factory=list)
+    steps: list[EnqueueCall | Run] = field(default_factory=list)
     claims: dict[tuple[str, int], str | None] = field(default_factory=dict)
     taken: set[tuple[str, int]] = field(default_factory=set)
     given_back: dict[tuple[str, int], tuple[int, str | None]] = field(default_factory=dict)
@@ -411,6 +459,40 @@ class Transaction:
         if not self.is_open:
             message = f"transaction {self.transaction} has ended: begin another"
             raise InvalidRequest(message)
+
+
+EntryCall = DequeueCall | AcquireCall | ReleaseCall
+"""About messages that are on a queue: each of a run is decided for itself."""
+
+
+def part_of(call: StoreCall, chosen: Sequence[bool]) -> StoreCall | None:
+    """Return a call for some of the messages of its run; None if that is none of them."""
+    if not any(chosen):
+        return None
+    if isinstance(call, EntryCall):
+        return replace(call, message_ids=[*compress(call.message_ids, chosen)])
+    assert isinstance(call, EnqueueCall)
+    if not isinstance(call.message, StoredRun):
+        return call
+    ids, headers = call.message
+    some = headers if len(headers) == 1 else [*compress(headers, chosen)]
+    return replace(call, message=StoredRun([*compress(ids, chosen)], some))
+
+
+def single_steps(steps: Iterable[EnqueueCall | Run]) -> Iterator[EnqueueCall | Record]:
+    """Iterate over what waits in a transaction as steps of one message each."""
+    for planned in steps:
+        if isinstance(planned, EnqueueCall):
+            yield from (replace(planned, message=message) for message in planned.message.parts())
+        else:
+            yield from planned.singles()
+
+
+def arrivals_in(steps: Iterable[EnqueueCall | Run]) -> Iterator[tuple[str, StoredMessage]]:
+    """Iterate over the messages that a transaction enqueues: each after its queue."""
+    for planned in steps:
+        if isinstance(planned, EnqueueCall):
+            yield from ((planned.queue, message) for message in planned.message.singles())
 
 
 def number_of(transaction: Transaction | None) -> int | None:

@@ -9,11 +9,12 @@ from sparkstore.core import fold
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.call_values import (
-    EnqueueCall,
     Exchange,
     Queue,
     RecordStep,
+    StoredMessage,
     Transaction,
+    arrivals_in,
 )
 from sparkstore.core.state_machine.link_state_machine import LinkStateMachine
 from sparkstore.errors import InvalidRequest
@@ -80,7 +81,7 @@ class InDoubtStateMachine(LinkStateMachine):
 
     def brought_by(self, key: str) -> list[int]:
         """List the new messages of a branch in doubt, in the order of its calls."""
-        ids = dict.fromkeys(planned.message.message_id for planned in self._enqueues(key))
+        ids = dict.fromkeys(message.message_id for _queue, message in self._enqueues(key))
         return [message_id for message_id in ids if self.in_doubt.get(message_id) == key]
 
     def decided(self, key: str) -> None:
@@ -90,11 +91,10 @@ class InDoubtStateMachine(LinkStateMachine):
         """
         for message_id in self.brought_by(key):
             del self.in_doubt[message_id]
-        for planned in self._enqueues(key):
-            place = planned.queue, planned.message.message_id
+        for queue, message in self._enqueues(key):
+            place = queue, message.message_id
             if self.promised.get(place) == key:
                 del self.promised[place]
 
-    def _enqueues(self, key: str) -> Iterator[EnqueueCall]:
-        steps = self.branches[key].steps
-        return (planned for planned in steps if isinstance(planned, EnqueueCall))
+    def _enqueues(self, key: str) -> Iterator[tuple[str, StoredMessage]]:
+        return arrivals_in(self.branches[key].steps)

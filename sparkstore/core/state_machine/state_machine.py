@@ -17,7 +17,7 @@ from sparkstore.core import fold, policies, records
 from sparkstore.core.annotations import Annotations, as_detail, given_back
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import QueueTerms, terms_of
-from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.records import Kind, MessageHeader, Record, Run
 from sparkstore.core.state_machine import definitions
 from sparkstore.core.state_machine.admission import Admission, dropped_of
 from sparkstore.core.state_machine.arguments import (
@@ -230,8 +230,6 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         record = records.message_dequeued(
             self.now_us(), queue, message_id, holder, detail, number_of(transaction)
         )
-        if transaction is not None:
-            transaction.taken.add((queue, message_id))
         return self._decided(record, entry, transaction, holder)
 
     def acquire(
@@ -348,14 +346,20 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         """The step of a decided call; in a transaction, its claim, which `holder` has now."""
         if transaction is None:
             return [RecordStep(record, entry.position > 0)]
-        queue, message_id = record.queue, record.message_id
-        assert queue is not None
-        assert message_id is not None
-        self.claims[queue, message_id] = transaction
-        transaction.claims[queue, message_id] = holder
-        transaction.queues.setdefault(queue, self.state.queues[queue])
-        transaction.steps.append(record)
+        self.claim(record, transaction, holder)
         return []
+
+    def claim(self, run: Run, transaction: Transaction, holder: str | None) -> None:
+        """Have a transaction claim the entries of a run, which `holder` has for it from now on."""
+        queue = run.record.queue
+        assert queue is not None
+        places = [(queue, message_id) for message_id in run.message_ids]
+        self.claims.update(dict.fromkeys(places, transaction))
+        transaction.claims.update(dict.fromkeys(places, holder))
+        if run.record.kind is Kind.DEQUEUED:
+            transaction.taken.update(places)
+        transaction.queues.setdefault(queue, self.state.queues[queue])
+        transaction.steps.append(run)
 
     def _terms_of(self, detail: str) -> QueueTerms:
         return terms_of(detail)._replace(keeps_messages=self.keeps(detail, _KEPT_MESSAGES))

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import reprlib
 
-from sparkstore.core.annotations import Annotations
-from sparkstore.core.records import Record
+from sparkstore.core.records import Record, RecordRun
 from sparkstore.core.state_machine.admission import Admission
+from sparkstore.core.state_machine.batches import put_stored
 from sparkstore.core.state_machine.call_values import (
     EnqueueCall,
     RecordStep,
-    StoredMessage,
+    StoredRun,
     Transaction,
     TransactionContext,
+    joined,
 )
 from sparkstore.core.state_machine.link_state_machine import DELIVERY_KINDS
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
@@ -37,14 +38,9 @@ def own(machine: StoreStateMachine, transaction: TransactionContext) -> Transact
 
 
 def enqueue(
-    machine: StoreStateMachine,
-    message: StoredMessage,
-    queue: str,
-    transaction: Transaction,
-    annotations: Annotations | None = None,
-    delivery_count: int = 0,
+    machine: StoreStateMachine, call: EnqueueCall, transaction: Transaction
 ) -> list[RecordStep]:
-    """Take an enqueue into a transaction: also of a message that it takes off the same queue.
+    """Take an enqueue into a transaction: also of what it takes off the same queue.
 
     Raises:
         InvalidRequest: The queue is not there, or the message may not be put on it.
@@ -52,10 +48,20 @@ def enqueue(
     """
     transaction.check_open()
     admission = Admission(machine, taken=transaction.taken, claimed=transaction.claims)
-    machine.enqueue(message, queue, admission, annotations=annotations)
-    transaction.queues.setdefault(queue, machine.state.queues[queue])
-    transaction.steps.append(EnqueueCall(message, queue, annotations, delivery_count))
+    _put(machine, call, admission)
+    transaction.queues.setdefault(call.queue, machine.state.queues[call.queue])
+    transaction.steps.append(call)
     return []
+
+
+def _put(machine: StoreStateMachine, call: EnqueueCall, admission: Admission) -> None:
+    """Put the messages of a call on its queue; all of them, or raise why one of them is not."""
+    if isinstance(call.message, StoredRun):
+        refusals = filter(None, put_stored(machine, call, call.message, admission))
+        if (refusal := next(refusals, None)) is not None:
+            raise refusal
+    else:
+        machine.enqueue(**call.by_name(), admission=admission)
 
 
 def abort(machine: StoreStateMachine, transaction: TransactionContext) -> list[RecordStep]:
@@ -83,7 +89,7 @@ def commit(machine: StoreStateMachine, context: TransactionContext) -> list[Reco
     """
     transaction = own(machine, context)
     abort(machine, transaction)
-    return decided_steps(machine, transaction)
+    return [*joined(decided_steps(machine, transaction))]
 
 
 def decided_steps(
@@ -109,20 +115,22 @@ def decided_steps(
         is_tried=is_tried,
     )
     steps = admission.steps
-    targets: set[tuple[int, str]] = set()
+    targets: dict[str, set[int]] = {}
     for planned in transaction.steps:
-        if isinstance(planned, Record) and planned.kind in DELIVERY_KINDS:
+        if isinstance(planned, RecordRun):  # each of them is kept, and claimed
+            steps.append(RecordStep(planned, is_kept=True))
+        elif isinstance(planned, EnqueueCall):
+            _put(machine, planned, admission)
+            queue, message_ids = planned.queue, planned.message.message_ids
+            there_already = targets.setdefault(queue, set()).intersection(message_ids)
+            if there_already:
+                refusal = f"message {min(there_already)} is on queue {queue!r} already"
+                raise InvalidRequest(refusal)
+            targets[queue].update(message_ids)
+        elif planned.kind in DELIVERY_KINDS:
             steps += machine.delivery_steps(planned)
-            continue
-        if isinstance(planned, Record):
+        else:
             steps.append(RecordStep(planned, _is_kept_entry(machine, planned)))
-            continue
-        machine.enqueue(**planned.by_name(), admission=admission)
-        message_id, queue = planned.message.message_id, planned.queue
-        if (message_id, queue) in targets:
-            refusal = f"message {message_id} is on queue {queue!r} already"
-            raise InvalidRequest(refusal)
-        targets.add((message_id, queue))
     return steps
 
 

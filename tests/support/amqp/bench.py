@@ -21,9 +21,9 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.remote.remote_store import RemoteMessageStore
-from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.entries import Entry
 from tests.support.amqp.memory_broker import MemoryBroker
+from tests.support.stores.unbatched_calls import UnbatchedCalls
 
 LIMIT_BYTES = 64 << 10
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from broker_shim.store.interface import (
     NewMessageRun,
     Queue,
     StoredMessage,
+    StoredRun,
 )
 from sparkstore.core.annotations import Annotations, annotations_of
 from tests.support.histories.link_rules import LinkRules
@@ -246,22 +248,28 @@ class StoreMachine(LinkRules):
         cut=st.tuples(NUMBERS, NUMBERS),
         more=st.lists(NUMBERS, max_size=2),
         holder=HOLDERS,
+        number=NUMBERS,
     )
     def settle_run(
-        self, call: str, queue: str, cut: tuple[int, int], more: list[int], holder: str
+        self, call: str, queue: str, cut: tuple[int, int], more: list[int], holder: str, number: int
     ) -> None:
         """What is on a queue from one place to another, as one call; some twice, or not there."""
         ids = [*self.model.entries.get(queue, ())][min(cut) : max(cut) + 1] + more
         if not ids:
             return
-        _, told = outcomes(getattr(self.store, f"{call}_each"), ids, queue, holder)
+        ours, theirs = self.transaction(number)
+        settle = partial(getattr(self.store, f"{call}_each"), transaction=ours)
+        _, told = outcomes(settle, ids, queue, holder)
         self.age += 1
         decide = self.model.acquire if call == "acquire" else self.model.take
         places = [(queue, message_id) for message_id in ids]
-        assert told == [
-            named(lambda its=place: decide(its, holder, None))  # type: ignore[misc]
+        expected = [
+            named(lambda its=place: decide(its, holder, theirs))  # type: ignore[misc]
             for place in places
         ]
+        if theirs is not None and any(expected):
+            expected = [next(filter(None, expected))] * len(ids)
+        assert told == expected
 
     # -- transactions ------------------------------------------------------------------------
 
@@ -279,6 +287,31 @@ class StoreMachine(LinkRules):
             message = self.new_message(b"in a transaction", number % 4 > 0, number % 5 == 4)
             if number % 3 and queue in self.model.queues:
                 self.enqueue(queue, message, self.transactions[-1])
+        if plan[0][1] % 2:
+            self.move_run(queue, ["q", "../r"][plan[0][1] % 4 // 2], self.transactions[-1])
+
+    def move_run(self, queue: str, target: str, within: Transactions) -> None:
+        """All that waits on a queue, and nobody claims, goes to the end of another, or its own."""
+        model, (ours, theirs) = self.model, within
+        claimed = {place for other in model.transactions for place in other.sees}
+        ids = [
+            message_id
+            for message_id, entry in model.entries.get(queue, {}).items()
+            if entry.holder is None
+            and (queue, message_id) not in claimed
+            and (target == queue or message_id not in model.entries.get(target, {}))
+        ]
+        if not ids or target not in model.queues:
+            return
+        take = partial(self.store.dequeue_each, transaction=ours)
+        assert outcomes(take, ids, queue, None)[1] == [""] * len(ids)
+        told, run = self.next_told(), StoredRun(ids, [self.given[i].header for i in ids])
+        annotations = annotations_with(told)
+        put = partial(self.store.enqueue_each, transaction=ours, annotations=annotations)
+        assert outcomes(put, run, target)[1] == [""] * len(ids)
+        for message_id in ids:
+            model.take((queue, message_id), None, theirs)
+            model.enqueue((target, message_id), told, theirs)
 
     @rule(plan=st.lists(st.tuples(CALLS, NUMBERS), min_size=1, max_size=4), queue=QUEUES)
     def transact(self, plan: list[tuple[str, int]], queue: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.serve.command import main
 from broker_shim.sockets.transport import PeerProtocol
-from broker_shim.store.local_batches import LocalBatches
+from broker_shim.store.local import LocalMessageStore
 from sparkstore.exit_codes import end_process
 from sparkstore.log.journal import Journal
 from sparkstore.log.wal import Wal
@@ -59,7 +59,7 @@ class Deadly:
     def arm(self) -> None:
         """Put itself in the way of what the broker does from now on."""
         call, place = self._step
-        _before(LocalBatches, call, self._called)
+        _before(LocalMessageStore, call, self._called)
         if place == "half a group":
             written = os.pwritev
             os.pwritev = lambda *args: self._write(written, *args)

@@ -85,7 +85,6 @@ def test_a_call_is_told_when_all_members_are_done_and_in_the_order_of_the_calls(
 ) -> None:
     one, two, told = Told("one"), Told("two"), Answers()
     chain = MessageStoreChain(first, [(one, Tolerance()), (two, Tolerance())])
-    assert (first.is_batched, chain.is_batched) == (True, False)
     enqueue(chain, told.of("a"))
     enqueue(chain, told.of("b"))
     chain.acquire(99, "q", "c", told.of("refused"))

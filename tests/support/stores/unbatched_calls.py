@@ -1,4 +1,4 @@
-"""Batches of a store that decides elsewhere: its single calls one by one, told together."""
+"""A store whose runs are its single calls one by one: for stores that refuse some of these."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store.interface import Annotations, MessageHeader, NewMessageRun, StoredMessage
+from broker_shim.store.interface import (
+    Annotations,
+    MessageHeader,
+    NewMessageRun,
+    StoredMessage,
+    TransactionContext,
+)
 from sparkstore.core.state_machine.arguments import check_batch, check_completion, check_new_run
 
 
@@ -39,11 +45,18 @@ class UnbatchedCalls:
         return ids
 
     def acquire_each(
-        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str,
+        on_complete: OnEachComplete,
+        transaction: TransactionContext | None = None,
     ) -> None:
         """Reserve each message by a call of its own. See `BatchCalls.acquire_each`."""
         check_batch(message_ids, on_complete)
-        calls = (partial(self.acquire, i, queue, holder) for i in message_ids)
+        calls = (
+            partial(self.acquire, i, queue, holder, **_within(transaction)) for i in message_ids
+        )
         _each(calls, len(message_ids), on_complete)
 
     def dequeue_each(
@@ -53,10 +66,12 @@ class UnbatchedCalls:
         holder: str | None,
         on_complete: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
+        transaction: TransactionContext | None = None,
     ) -> None:
         """Remove each message by a call of its own. See `BatchCalls.dequeue_each`."""
         check_batch(message_ids, on_complete)
-        calls = (partial(self.dequeue, i, queue, holder, outcome=outcome) for i in message_ids)
+        options = {"outcome": outcome, **_within(transaction)}
+        calls = (partial(self.dequeue, i, queue, holder, **options) for i in message_ids)
         _each(calls, len(message_ids), on_complete)
 
     def release_each(
@@ -65,6 +80,7 @@ class UnbatchedCalls:
         queue: str,
         holder: str,
         on_complete: OnEachComplete,
+        transaction: TransactionContext | None = None,
         *,
         delivery_failed: bool,
         annotations: Annotations | None = None,
@@ -72,8 +88,13 @@ class UnbatchedCalls:
         """Give each message back by a call of its own. See `BatchCalls.release_each`."""
         check_batch(message_ids, on_complete)
         options: dict[str, Any] = {"delivery_failed": delivery_failed, "annotations": annotations}
+        options |= _within(transaction)
         calls = (partial(self.release, i, queue, holder, **options) for i in message_ids)
         _each(calls, len(message_ids), on_complete)
+
+
+def _within(transaction: TransactionContext | None) -> dict[str, Any]:
+    return {} if transaction is None else {"transaction": transaction}
 
 
 def _each(calls: Iterable[Callable[..., None]], count: int, on_complete: OnEachComplete) -> None:
