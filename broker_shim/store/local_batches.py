@@ -92,7 +92,10 @@ class LocalBatches:
                 return
             parts = [*batches.without_repeats(message_ids)]
             for part in parts:
-                decided = batches.decided(self._machine, call, part, own)
+                if isinstance(call, EnqueueCall):
+                    decided = transactions.put_alone(self._machine, call)
+                else:
+                    decided = batches.decided(self._machine, call, part, own)
                 is_last = part is parts[-1]
                 before = self._take_each(decided, on_complete, before, own, is_last=is_last)
 

@@ -174,8 +174,8 @@ class Publications:
         if len(enqueued) == 1 and not replaced and along is None:
             calls.make(enqueued[0], on_done)
             return
-        outcome = {**OUTCOME, "by": enqueued[0].message.message_id}
-        taken = [DequeueCall(older, queue, None, outcome) for older, queue in replaced]
+        outcome = {**OUTCOME, "by": enqueued[0].message.message_ids[0]}
+        taken = [DequeueCall((older,), queue, None, outcome) for older, queue in replaced]
         calls.transact([*taken, *enqueued], on_done, along)
 
     def _all_wait(

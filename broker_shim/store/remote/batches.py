@@ -239,7 +239,7 @@ class RemoteBatches:
                 start = end
         with self._connection.guard:
             self._connection.check_open()
-            self._ask_each(frames, outcomes, lambda each: on_complete(refusal_of(each)))
+            self._ask_each(frames, outcomes, lambda results: on_complete(refusal_of(results)))
 
     def _ask_each(
         self,

@@ -59,7 +59,7 @@ from sparkstore.core.entries import Entries
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import shown
-from sparkstore.core.records import Kind, MessageHeader, Record, run_of
+from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine.call_values import RecordStep, StoredMessage, arrivals_in
 from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.room import RoomStateMachine
@@ -89,8 +89,10 @@ class Admission:
 
     Attributes:
         steps: What was decided so far; who decides something else in between may add to it.
+        number: Of the transaction, if it is one.
         now_us: The time at which all of it is decided.
         taken: Entries (queue, message id) that the same transaction dequeues.
+        overflowed: Where (queue, message id) new messages went as dead letters for want of room.
         brought: Messages whose content comes with an earlier step of the same transaction.
     """
 
@@ -114,12 +116,12 @@ class Admission:
             is_tried: The steps are not applied, as those of a branch that is being prepared.
             is_promised: They are of a branch that was prepared: nothing of it may be refused.
         """
-        self._machine, self._number, self._is_promised = machine, number, is_promised
+        self._machine, self.number, self._is_promised = machine, number, is_promised
         self.now_us = machine.now_us()
         self._coming: dict[str, _Coming] = {}
         self._claimed, self._is_tried = claimed, is_tried
         self._named: set[tuple[str, Hashable]] = set()
-        self._overflowed: set[tuple[str, int]] = set()
+        self.overflowed: set[tuple[str, int]] = set()
         self._decided: set[tuple[str | None, int | None]] = set()
         self._seen = 0
         self.steps: list[RecordStep] = []
@@ -162,7 +164,7 @@ class Admission:
         if machine.held_back and is_kept and not is_logged:
             # What is staged is on the disk, as are the messages of a branch that was promised.
             machine.check_room(is_new=message_id not in machine.state.staged)
-        if self._overflowed and (queue, message_id) in self._overflowed:
+        if self.overflowed and (queue, message_id) in self.overflowed:
             refusal = f"message {message_id} is on {shown(queue)} as a dead letter: send again"
             raise Full(refusal)
         if asks:
@@ -176,41 +178,11 @@ class Admission:
         if is_logged:
             header = header.known()
         brings = is_kept and not is_logged and not is_staged
-        fields = (Kind.ENQUEUED, self.now_us, queue, message_id, None, None, self._number, header)
+        fields = (Kind.ENQUEUED, self.now_us, queue, message_id, None, None, self.number, header)
         rest = (None, None, None, detail, member, request, None)
         record = _new(Record, (*fields, body if brings else None, *rest))
         self.steps.append(_new(RecordStep, (record, is_kept, message, identity, value)))
         self._admitted(message, queue, identity, target, is_logged=is_logged or is_kept)
-
-    def admit_stored(
-        self,
-        message_ids: range,
-        headers: Sequence[MessageHeader],
-        queue: str,
-        detail: str | None,
-        delivery_count: int,
-    ) -> None:
-        """Put messages that the log has on a queue that refuses none of them, and asks nothing.
-
-        Args:
-            message_ids: Their ids.
-            headers: One for each, or one that all of them share.
-            queue: Name of the queue.
-            detail: What each entry adds to its message's annotations.
-            delivery_count: Failed deliveries that each entry begins with.
-        """
-        count, known = len(message_ids), [header.known() for header in headers]
-        at = self.now_us, queue, message_ids[0], None
-        put = Record(Kind.ENQUEUED, *at, None, self._number, detail=detail)
-        self.steps.append(RecordStep(run_of(put, count, known, [None] * count), is_kept=True))
-        if delivery_count:
-            failed = Record(Kind.RELEASED, *at, delivery_count, self._number)
-            self.steps.append(RecordStep(run_of(failed, count), is_kept=True))
-
-    @property
-    def has_overflowed(self) -> bool:
-        """True if some of what was admitted became dead letters for want of room."""
-        return bool(self._overflowed)
 
     def _timed(
         self, arguments: QueueArguments, header: MessageHeader, detail: str | None
@@ -234,7 +206,7 @@ class Admission:
         """Note what was just put on a queue, for what follows in the same batch."""
         if identity is not None:
             self._named.add((queue, identity))
-        if is_logged and self._number is not None:
+        if is_logged and self.number is not None:
             self.brought.add(message.message_id)
         if target is not None:
             self._dead_letter(message, target, is_logged=is_logged)
@@ -246,7 +218,7 @@ class Admission:
         """
         put = self.steps[-1]
         if put.record.kind is Kind.ENQUEUED and put.record.queue == queue:
-            fields = self.now_us, queue, message_id, delivery_count, self._number
+            fields = self.now_us, queue, message_id, delivery_count, self.number
             self.steps.append(RecordStep(records.message_released(*fields), put.is_kept))
 
     def _dead_letter(self, message: StoredMessage, target: str, *, is_logged: bool) -> None:
@@ -261,8 +233,8 @@ class Admission:
         detail = as_detail(with_death(first.detail, Death(queue, QUEUE_FULL, 0, self.now_us)))
         dead = message._replace(header=message.header._replace(expires_at=None))
         self.admit(dead, target, detail, is_logged=is_logged, is_dead=True)
-        self._overflowed.add((target, message_id))
-        why = overflow(target), self._number
+        self.overflowed.add((target, message_id))
+        why = overflow(target), self.number
         record = records.message_dequeued(self.now_us, queue, message_id, None, *why)
         record = record._replace(member=first.member, request=first.request)
         self.steps.append(RecordStep(record, put.is_kept))
@@ -298,10 +270,10 @@ class Admission:
         """
         known, message_id = message.header.known(), message.message_id
         place = self.now_us, queue, message_id
-        put = records.message_enqueued(*place, known, None, self._number)
+        put = records.message_enqueued(*place, known, None, self.number)
         bare = message._replace(header=known, body=b"", is_staged=False)
         self.steps.append(RecordStep(put, is_kept, bare))
-        off = records.message_dequeued(*place, None, DUPLICATE, self._number)
+        off = records.message_dequeued(*place, None, DUPLICATE, self.number)
         self.steps.append(RecordStep(off._replace(member=member, request=request), is_kept))
         self._machine.has_dropped = True
 
@@ -383,7 +355,7 @@ class Admission:
 
         What a branch only promises makes no room yet: its commit does.
         """
-        (depth, byte_count), why = waiting_now, (None, outcome, self._number)
+        (depth, byte_count), why = waiting_now, (None, outcome, self.number)
         off: list[RecordStep] = []
         for message_id, size, is_kept in waiting:
             if self._is_tried:

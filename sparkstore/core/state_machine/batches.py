@@ -15,7 +15,6 @@ from functools import partial
 from typing import NamedTuple
 
 from sparkstore.core import records
-from sparkstore.core.annotations import as_detail
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.entries import Entries
 from sparkstore.core.packed_integers import neighbours_in
@@ -32,14 +31,12 @@ from sparkstore.core.state_machine.arguments import (
 from sparkstore.core.state_machine.call_values import (
     AcquireCall,
     DequeueCall,
-    EnqueueCall,
     EntryCall,
     NewMessageRun,
     RecordStep,
     ReleaseCall,
     StoreCall,
     StoredMessage,
-    StoredRun,
     Transaction,
     joined,
     number_of,
@@ -307,19 +304,14 @@ def _is_plain(header: MessageHeader, body: bytes | None, most_bytes: int) -> boo
 
 def decided(
     machine: StoreStateMachine,
-    call: EntryCall | EnqueueCall,
+    call: EntryCall,
     message_ids: Sequence[int],
     transaction: Transaction | None = None,
 ) -> Decided:
     """Decide a call about entries, for these of its messages; none of them is there twice.
 
-    In a transaction there are no steps yet: the entries are claimed, and wait in it. What is
-    enqueued is in none, and is all of the call's.
+    In a transaction there are no steps yet: the entries are claimed, and wait in it.
     """
-    if isinstance(call, EnqueueCall):
-        assert isinstance(call.message, StoredRun)
-        admission = Admission(machine)
-        return Decided(admission.steps, put_stored(machine, call, call.message, admission))
     kind, detail = _KINDS.get(type(call)), None
     if isinstance(call, DequeueCall) and call.outcome is not None:
         try:
@@ -343,76 +335,6 @@ def decided(
 
 _KINDS: Mapping[type[StoreCall], Kind] = {DequeueCall: Kind.DEQUEUED, AcquireCall: Kind.ACQUIRED}
 """Of calls whose records say the same of all messages; a release may not."""
-
-
-def put_stored(
-    machine: StoreStateMachine, call: EnqueueCall, messages: StoredRun, admission: Admission
-) -> list[StoreError | None]:
-    """Put messages that the store has on a queue: each for itself, plain neighbours as one.
-
-    Args:
-        machine: Of the store.
-        call: Names the queue, and what all of the entries begin with.
-        messages: Those of the call that are to be put there.
-        admission: Gets the steps.
-
-    Returns:
-        Why each is refused; None: it is not.
-    """
-    outcomes: list[StoreError | None] = []
-    headers = each_header(messages.headers, len(messages.message_ids))
-    detail = None if call.annotations is None else as_detail(call.annotations)
-    for part in _neighbours(messages.message_ids):
-        start = len(outcomes)
-        some = headers[start : start + len(part)]
-        shared = messages.headers if len(messages.headers) == 1 else some
-        if type(part) is range and _is_plain_move(machine, part, shared, call.queue, admission):
-            admission.admit_stored(part, shared, call.queue, detail, call.delivery_count)
-            outcomes += [None] * len(part)
-            continue
-        outcomes += [
-            _put_one(machine, call, message, admission)
-            for message in StoredRun(part, some).singles()
-        ]
-    return outcomes
-
-
-def _put_one(
-    machine: StoreStateMachine, call: EnqueueCall, message: StoredMessage, admission: Admission
-) -> StoreError | None:
-    """Put a message that the store has on a queue; one that is in memory only with its content."""
-    known = machine.volatile.get(message.message_id)
-    if known is not None:
-        expires_at = message.header.expires_at
-        message = known._replace(header=known.header._replace(expires_at=expires_at))
-    terms = (None, None), call.annotations, call.delivery_count
-    try:
-        machine.enqueue(message, call.queue, admission, *terms)
-    except StoreError as refusal:
-        return refusal
-    return None
-
-
-def _is_plain_move(
-    machine: StoreStateMachine,
-    message_ids: range,
-    headers: Sequence[MessageHeader],
-    queue: str,
-    admission: Admission,
-) -> bool:
-    """True if no rule can refuse these messages, which the log has, or ask anything of them."""
-    terms = machine.terms.get(queue)
-    if terms is None or machine.in_doubt or machine.promised or not terms.keeps_messages:
-        return False
-    entries = machine.state.queues[queue].entries
-    return (
-        not (terms.asks_of_arrivals or admission.has_overflowed)
-        and all(header.durable for header in headers)
-        and machine.fresh.keys().isdisjoint(message_ids)
-        and machine.volatile.keys().isdisjoint(message_ids)
-        and machine.state.messages.has_all(message_ids)
-        and all((queue, i) in admission.taken for i in message_ids if i in entries)
-    )
 
 
 def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -455,7 +377,7 @@ def of_entries(
     held_by = holder if record.kind is Kind.DEQUEUED else None
     member, number = None if origin is None else origin.member, number_of(transaction)
     first = record._replace(at=machine.now_us(), transaction=number, member=member)
-    for neighbours in _neighbours(message_ids):
+    for neighbours in rising_parts(message_ids):
         at = 0
         while at < len(neighbours):
             index, left = len(outcomes), neighbours[at:]
@@ -491,7 +413,7 @@ def _outcome(
     return None
 
 
-def _neighbours(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
+def rising_parts(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
     """Part message ids, in order, into ranges that rise by one; what is no id is by itself."""
     are_ids = type(message_ids) is range or {*map(type, message_ids)} == {int}
     return neighbours_in(message_ids) if are_ids else ([what] for what in message_ids)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from sparkstore.core import fold
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_names import shown
+from sparkstore.core.records import Kind, Run
 from sparkstore.core.state_machine.call_values import (
     Exchange,
     Queue,
@@ -38,6 +39,7 @@ class InDoubtStateMachine(LinkStateMachine):
     ) -> None:
         super().__init__(state, durability, now_us, link_durability)
         self.branches: dict[str, Transaction] = {}
+        self.claims: dict[tuple[str, int], Transaction] = {}
         self.in_doubt: dict[int, str] = {}
         self.promised: dict[tuple[str, int], str] = {}
 
@@ -68,6 +70,18 @@ class InDoubtStateMachine(LinkStateMachine):
             what = f"message {message_id} is moved to queue {shown(queue)}"
             refusal = f"{what} by the prepared branch {key}: commit or roll that back first"
             raise InvalidRequest(refusal)
+
+    def claim(self, run: Run, transaction: Transaction, holder: str | None) -> None:
+        """Have a transaction claim the entries of a run, which `holder` has for it from now on."""
+        queue = run.record.queue
+        assert queue is not None
+        places = [(queue, message_id) for message_id in run.message_ids]
+        self.claims.update(dict.fromkeys(places, transaction))
+        transaction.claims.update(dict.fromkeys(places, holder))
+        if run.record.kind is Kind.DEQUEUED:
+            transaction.taken.update(places)
+        transaction.queues.setdefault(queue, self.state.queues[queue])
+        transaction.steps.append(run)
 
     @contextmanager
     def own_in_doubt(self) -> Iterator[None]:

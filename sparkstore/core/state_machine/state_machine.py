@@ -17,7 +17,7 @@ from sparkstore.core import fold, policies, records
 from sparkstore.core.annotations import Annotations, as_detail, given_back
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import QueueTerms, terms_of
-from sparkstore.core.records import Kind, MessageHeader, Record, Run
+from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import definitions
 from sparkstore.core.state_machine.admission import Admission, dropped_of
 from sparkstore.core.state_machine.arguments import (
@@ -69,7 +69,6 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
     ) -> None:
         super().__init__(state, durability, now_us, link_durability)
         self.volatile: dict[int, StoredMessage] = {}
-        self.claims: dict[tuple[str, int], Transaction] = {}
         self.recent_ids, self.recent_values = RecentIds(), dict[tuple[str, str], int]()
         self.next_id = state.next_message_id
         self.fresh: dict[int, bool] = {}
@@ -348,18 +347,6 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             return [RecordStep(record, entry.position > 0)]
         self.claim(record, transaction, holder)
         return []
-
-    def claim(self, run: Run, transaction: Transaction, holder: str | None) -> None:
-        """Have a transaction claim the entries of a run, which `holder` has for it from now on."""
-        queue = run.record.queue
-        assert queue is not None
-        places = [(queue, message_id) for message_id in run.message_ids]
-        self.claims.update(dict.fromkeys(places, transaction))
-        transaction.claims.update(dict.fromkeys(places, holder))
-        if run.record.kind is Kind.DEQUEUED:
-            transaction.taken.update(places)
-        transaction.queues.setdefault(queue, self.state.queues[queue])
-        transaction.steps.append(run)
 
     def _terms_of(self, detail: str) -> QueueTerms:
         return terms_of(detail)._replace(keeps_messages=self.keeps(detail, _KEPT_MESSAGES))

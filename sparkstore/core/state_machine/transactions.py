@@ -7,13 +7,16 @@ it dequeues, acquires or releases it claims at once: nobody else gets it before 
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Sequence
 
-from sparkstore.core.records import Record, RecordRun
+from sparkstore.core.annotations import as_detail
+from sparkstore.core.records import Kind, MessageHeader, Record, RecordRun, each_header, run_of
 from sparkstore.core.state_machine.admission import Admission
-from sparkstore.core.state_machine.batches import put_stored
+from sparkstore.core.state_machine.batches import Decided, rising_parts
 from sparkstore.core.state_machine.call_values import (
     EnqueueCall,
     RecordStep,
+    StoredMessage,
     StoredRun,
     Transaction,
     TransactionContext,
@@ -21,7 +24,7 @@ from sparkstore.core.state_machine.call_values import (
 )
 from sparkstore.core.state_machine.link_state_machine import DELIVERY_KINDS
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.errors import InvalidRequest, NotNow
+from sparkstore.errors import InvalidRequest, NotNow, StoreError
 
 
 def own(machine: StoreStateMachine, transaction: TransactionContext) -> Transaction:
@@ -57,11 +60,99 @@ def enqueue(
 def _put(machine: StoreStateMachine, call: EnqueueCall, admission: Admission) -> None:
     """Put the messages of a call on its queue; all of them, or raise why one of them is not."""
     if isinstance(call.message, StoredRun):
-        refusals = filter(None, put_stored(machine, call, call.message, admission))
+        refusals = filter(None, _put_stored(machine, call, admission))
         if (refusal := next(refusals, None)) is not None:
             raise refusal
     else:
         machine.enqueue(**call.by_name(), admission=admission)
+
+
+def _put_stored(
+    machine: StoreStateMachine, call: EnqueueCall, admission: Admission
+) -> list[StoreError | None]:
+    """Put messages that the store has on a queue: each for itself, plain neighbours as one.
+
+    Args:
+        machine: Of the store.
+        call: Names the messages and the queue, and what all of the entries begin with.
+        admission: Gets the steps.
+
+    Returns:
+        Why each is refused; None: it is not.
+    """
+    messages, outcomes = call.message, list[StoreError | None]()
+    headers = each_header(messages.headers, len(messages.message_ids))
+    for part in rising_parts(messages.message_ids):
+        start = len(outcomes)
+        some = headers[start : start + len(part)]
+        shared = messages.headers if len(messages.headers) == 1 else some
+        if type(part) is range and _is_plain_move(machine, part, shared, call.queue, admission):
+            _admit_run(admission, part, shared, call)
+            outcomes += [None] * len(part)
+            continue
+        outcomes += [
+            _put_one(machine, call, message, admission)
+            for message in StoredRun(part, some).singles()
+        ]
+    return outcomes
+
+
+def _put_one(
+    machine: StoreStateMachine, call: EnqueueCall, message: StoredMessage, admission: Admission
+) -> StoreError | None:
+    """Put a message that the store has on a queue; one that is in memory only with its content."""
+    known = machine.volatile.get(message.message_id)
+    if known is not None:
+        expires_at = message.header.expires_at
+        message = known._replace(header=known.header._replace(expires_at=expires_at))
+    terms = (None, None), call.annotations, call.delivery_count
+    try:
+        machine.enqueue(message, call.queue, admission, *terms)
+    except StoreError as refusal:
+        return refusal
+    return None
+
+
+def _is_plain_move(
+    machine: StoreStateMachine,
+    message_ids: range,
+    headers: Sequence[MessageHeader],
+    queue: str,
+    admission: Admission,
+) -> bool:
+    """True if no rule can refuse these messages, which the log has, or ask anything of them."""
+    terms = machine.terms.get(queue)
+    if terms is None or machine.in_doubt or machine.promised or not terms.keeps_messages:
+        return False
+    entries = machine.state.queues[queue].entries
+    return (
+        not (terms.asks_of_arrivals or admission.overflowed)
+        and all(header.durable for header in headers)
+        and machine.fresh.keys().isdisjoint(message_ids)
+        and machine.volatile.keys().isdisjoint(message_ids)
+        and machine.state.messages.has_all(message_ids)
+        and all((queue, i) in admission.taken for i in message_ids if i in entries)
+    )
+
+
+def _admit_run(
+    admission: Admission, message_ids: range, headers: Sequence[MessageHeader], call: EnqueueCall
+) -> None:
+    """Put messages that the log has on a queue that refuses none of them, and asks nothing."""
+    count, known = len(message_ids), [header.known() for header in headers]
+    detail = None if call.annotations is None else as_detail(call.annotations)
+    at = admission.now_us, call.queue, message_ids[0], None
+    put = Record(Kind.ENQUEUED, *at, None, admission.number, detail=detail)
+    admission.steps.append(RecordStep(run_of(put, count, known, [None] * count), is_kept=True))
+    if call.delivery_count:
+        failed = Record(Kind.RELEASED, *at, call.delivery_count, admission.number)
+        admission.steps.append(RecordStep(run_of(failed, count), is_kept=True))
+
+
+def put_alone(machine: StoreStateMachine, call: EnqueueCall) -> Decided:
+    """Decide a call that puts messages of the store on a queue, in no transaction."""
+    admission = Admission(machine)
+    return Decided(admission.steps, _put_stored(machine, call, admission))
 
 
 def abort(machine: StoreStateMachine, transaction: TransactionContext) -> list[RecordStep]:
