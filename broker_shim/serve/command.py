@@ -325,6 +325,7 @@ def _serve_members(
         reporter.write,
         lambda: announce(service.urls, in_force, options, reporter.url),
         deciding.close,
+        options.stop_requests,
     )
     if failure is not None:
         return _complain(f"stopped: {type(failure).__name__}: {failure}", exit_code_of(failure))

@@ -49,6 +49,8 @@ def handle_signals(
     loop.asyncio.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", broker.metrics.line()))
     loop.asyncio.add_signal_handler(signal.SIGHUP, hang_up)
     stores.limit_stop()
+    if options.stop_requests:  # by a signal that came while this machine took over
+        listener.stop()
 
 
 def note_stops(options: argparse.Namespace) -> None:

@@ -200,6 +200,7 @@ def serve_alone(
     report: Callable[[], None],
     announce: Callable[[], None],
     hand_nothing_out: Callable[[], None] = lambda: None,
+    asked: Sequence[int] = (),
 ) -> StoreError | None:
     """Wait for SIGTERM or SIGINT, then close service and store.
 
@@ -208,6 +209,7 @@ def serve_alone(
         report: Writes what was counted, every 5 s and at the end.
         announce: Called once it serves.
         hand_nothing_out: Called when no member is connected any more, before the store is closed.
+        asked: Signals that asked it to stop before it served.
 
     Returns:
         What the store ended with, if it was not told to.
@@ -223,6 +225,8 @@ def serve_alone(
     line = service.members.metrics.line
     signal.signal(signal.SIGUSR1, lambda _number, _frame: _alone.info("%s", line(store.metrics)))
     signal.signal(signal.SIGHUP, lambda _number, _frame: _alone.warning(_UNREAD))
+    if asked:
+        stopping.set()
     announce()
     probes = 0
     while not stopping.wait(_PROBE_S) and failure is None:

@@ -189,10 +189,9 @@ def _wait_as(
         return standby.run()
     finally:
         probes.standby_trouble = None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(
-                number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-            )
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # While it opens its store a stop is noted: what serves the store heeds it at once.
+        signal.signal(signal.SIGTERM, lambda number, _frame: options.stop_requests.append(number))
 
 
 @contextmanager

@@ -8,10 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.security.guard import Guard
+from broker_shim.security.security_settings import SecuritySettings
+from broker_shim.serve import command
+from broker_shim.serve.bind_address import parse_listen
+from broker_shim.serve.entrance import Entrance
+from broker_shim.serve.pair import standby
 from broker_shim.serve.pair.standby import stores_when_due, with_pair
 from broker_shim.serve.reporting import Reporter
+from broker_shim.serve.stores import stores_of
+from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.config import StoreConfig
+from sparkstore.exit_codes import ExitCode
 
 PEER = "tcp:10.0.0.2:5680"
 
@@ -62,6 +72,37 @@ def test_a_reload_of_its_unit_ends_no_machine_that_waits_for_its_witness(tmp_pat
         with pytest.raises(StoreError, match=r"root\.json"), start:
             pass
         assert [signal.getsignal(number) for number in numbers] == [signal.SIG_IGN] * 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _DueTurn:
+    """The turn of a machine that is to serve now."""
+
+    trouble, is_live = "", True
+
+    def run(self) -> bool:
+        return True
+
+    def stop(self) -> None:
+        raise AssertionError("it was not asked to stop while it waited")
+
+
+def test_a_stop_while_a_standby_opens_its_store_ends_it_cleanly_once_it_serves() -> None:
+    """The system's own action would end the process amid its take-over, and with an error."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+    before = {number: signal.getsignal(number) for number in numbers}
+    given = options(store=None, memory=True, json=False, config=None, stop_requests=[])
+    reporter = Reporter(None)
+    try:
+        assert standby._wait_as(_DueTurn(), "the bucket", given, reporter)  # type: ignore[arg-type]
+        signal.raise_signal(signal.SIGTERM)
+        assert given.stop_requests == [signal.SIGTERM]
+        entrance = Entrance(parse_listen("127.0.0.1:0"), Guard(SecuritySettings()))
+        doors = command.Entrances(entrance, None)
+        stores = stores_of(MemoryMessageStore())
+        assert command.serve(stores, BrokerSettings(), doors, given, reporter) == ExitCode.DONE
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
