@@ -225,11 +225,9 @@ def serve_alone(
     line = service.members.metrics.line
     signal.signal(signal.SIGUSR1, lambda _number, _frame: _alone.info("%s", line(store.metrics)))
     signal.signal(signal.SIGHUP, lambda _number, _frame: _alone.warning(_UNREAD))
-    if asked:
-        stopping.set()
     announce()
     probes = 0
-    while not stopping.wait(_PROBE_S) and failure is None:
+    while not (asked or stopping.wait(_PROBE_S)) and failure is None:
         failure = _probe(store)
         probes += 1
         if probes % _REPORT_PROBES == 0:

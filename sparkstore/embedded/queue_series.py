@@ -11,7 +11,8 @@ came before it.
 
 Bounds: `MOST_ROWS` records in the files that are opened, else the series begins later and says so;
 `MOST_STAYS` messages that left, else the age of the oldest is that of one message in so many, since
-they are sorted. A history of 10,000,000 records, and 1,000,000 after P, took 2.0 s and 380 MiB.
+they are sorted; as many failed deliveries, likewise, since they are grouped. A history of
+10,000,000 records, and 1,000,000 after P, took 2.0 s and 380 MiB.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ _COUNTS = """
 SELECT {number}, kind, outcome, count(*), min(message_id), max(message_id)
 FROM (
   SELECT epoch_us("at") AS at_us, kind, message_id, CASE
-    WHEN kind = 'enqueued' OR detail IS NULL THEN 'accepted'
+    WHEN kind <> 'dequeued' OR detail IS NULL THEN 'accepted'
     ELSE coalesce(get_json_object(detail, '$.outcome'), 'other')
   END AS outcome
   FROM sparkstore_events
-  WHERE queue = {queue} AND {recent} AND kind IN ('enqueued', 'dequeued')
+  WHERE queue = {queue} AND {recent}
+    AND (kind IN ('enqueued', 'dequeued') OR (kind = 'released' AND delivery_count > 0))
 )
 GROUP BY ALL
 """
@@ -53,6 +55,7 @@ FROM (
   SELECT epoch_us(min("at")) AS at_us
   FROM sparkstore_events
   WHERE queue = {queue} AND {recent} AND kind = 'released' AND delivery_count > 0
+    AND message_id % {one_in} = 0
   GROUP BY message_id, delivery_count
 )
 GROUP BY ALL
@@ -227,19 +230,18 @@ def _later(times: SeriesTimes, at_us: int) -> SeriesTimes:
 
 
 def _items(
-    ask: _Questions,
-    lives: list[tuple[Any, ...]],
-    moment: Moment,
-    left_out: list[str],
+    ask: _Questions, lives: list[tuple[Any, ...]], moment: Moment, left_out: list[str]
 ) -> list[dict[str, Any]]:
     times = ask.times
     destroyed = max((position for kind, position, _ in lives if kind == "destroyed"), default=0)
     ((depth, waiting_us),) = ask(_NOW, folded=moment.folded, destroyed=destroyed)
     arrived, departed = Counter[int](), defaultdict[int, Counter[str]](Counter)
-    ids = list[int]()
+    ids, failures = list[int](), 0
     for number, kind, outcome, count, *ends in ask(_COUNTS):
         if kind == "enqueued":
             arrived[number] += count
+        elif kind == "released":
+            failures += count
         else:
             departed[number][outcome] += count
             ids += ends
@@ -248,7 +250,7 @@ def _items(
     for number, count in _dropped(ask, lives, left_out):
         departed[number][DESTROYED] += count
         ageless = number
-    failed = dict(ask(_FAILURES))
+    failed = _failed(ask, failures, left_out)
     items = list[dict[str, Any]]()
     for number in reversed(range(times.steps)):
         depth += departed[number + 1].total() - arrived[number + 1]
@@ -277,6 +279,15 @@ def _begins(ask: _Questions, ids: list[int], count: int, left_out: list[str]) ->
         text = f"all messages but one in {one_in}, for the age of the oldest"
         left_out.append(f"{text}: more than {MOST_STAYS:,} left")
     return dict(ask(_OLDEST, least=min(ids), most=max(ids), one_in=one_in))
+
+
+def _failed(ask: _Questions, count: int, left_out: list[str]) -> dict[int, int]:
+    """Count failed deliveries by step; of too many, from some messages what all come to."""
+    one_in = max(1, -(-count // MOST_STAYS))
+    if one_in > 1:
+        text = f"all messages but one in {one_in}, for failed deliveries, which are reckoned of it"
+        left_out.append(f"{text}: more than {MOST_STAYS:,} came back")
+    return {number: failed * one_in for number, failed in ask(_FAILURES, one_in=one_in)}
 
 
 def _dropped(

@@ -197,6 +197,21 @@ def test_the_age_is_of_some_messages_where_too_many_left(
     assert (ages[29], ages[31], ages[37]) == (19.0, 19.0, 19.0)  # of 10, 12 and 18
 
 
+def test_failed_deliveries_are_reckoned_from_some_messages_where_too_many_came_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [*START, queue_created(2 * S, "q", "{}")]
+    records += [message_enqueued(n * S, "q", n, HEADER, b"abc") for n in range(10, 20)]
+    for n in range(10, 20):
+        records.append(message_acquired((n + 20) * S, "q", n, "c"))
+        records.append(message_released((n + 20) * S, "q", n, 1))
+    monkeypatch.setattr(series_module, "MOST_STAYS", 5)
+    found = queue_series(built(tmp_path, records), "q", SeriesTimes(5 * S, 45 * S, 5 * S))
+    text = "all messages but one in 2, for failed deliveries, which are reckoned of it: more than 5"
+    assert found.left_out == [f"{text} came back"]
+    assert [item["redelivered"] for item in found.items] == [0] * 5 + [6, 4, 0]
+
+
 def test_a_start_in_a_new_generation_is_marked_as_a_failover(tmp_path: Path) -> None:
     """Ids tell: each generation gives out its own, and a start after a kill goes on in them.
 
