@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, compress
@@ -165,7 +165,7 @@ class Grants:
     def _wanted(self, round_: _Round) -> list[int]:
         """Choose what is to be read, and keep what is in memory; what is too old is left out."""
         due, round_.due = round_.due, []
-        sizes, now_us = dict[int, int](), wall_us()
+        absent, now_us = dict[int, int](), wall_us()
         for consumer, message_ids in due:
             facts = facts_of(self._calls.entries(consumer.queue.name), message_ids)
             ends = facts.expires_at
@@ -180,12 +180,24 @@ class Grants:
                 facts = facts_of(self._calls.entries(consumer.queue.name), message_ids)
             round_.due.append((consumer, message_ids))
             if consumer.peer.has_room:
-                sizes.update(zip(message_ids, facts.message_bytes, strict=True))
-        small = [message_id for message_id, size in sizes.items() if 0 < size <= _ALONG_BYTES]
-        round_.contents.update(self._store.at_hand(small))
-        absent = [message_id for message_id in small if message_id not in round_.contents]
-        room = accumulate(map(sizes.__getitem__, absent))
+                absent.update(self._absent(round_, message_ids, facts.message_bytes))
+        room = accumulate(absent.values())
         return [number for number, size in zip(absent, room, strict=True) if size <= _FRAME_BYTES]
+
+    def _absent(
+        self, round_: _Round, message_ids: Sequence[int], sizes: Sequence[int]
+    ) -> Iterator[tuple[int, int]]:
+        """Keep what is in memory of content that is to go along; what is not, and its size."""
+        small = message_ids
+        if not 0 < min(sizes) <= max(sizes) <= _ALONG_BYTES:
+            pairs = zip(message_ids, sizes, strict=True)
+            small = [message_id for message_id, size in pairs if 0 < size <= _ALONG_BYTES]
+        contents = self._store.at_hand(small)
+        round_.contents.update(contents)
+        if len(contents) < len(small):
+            for message_id, size in zip(message_ids, sizes, strict=True):
+                if 0 < size <= _ALONG_BYTES and message_id not in contents:
+                    yield message_id, size
 
     def _leave_out(self, consumer: MemberConsumer, message_ids: Sequence[int]) -> None:
         self._undelivered.expired(len(message_ids))

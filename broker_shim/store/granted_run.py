@@ -45,9 +45,15 @@ class GrantedRun(NamedTuple):
 
     def parts(self, most_bytes: int) -> Iterator[tuple[int, GrantedRun]]:
         """Cut it into runs that take so many bytes at most, or are of one; bytes, and the run."""
+        sizes = [
+            200 + len(content or b"") + (header.header_bytes if header else 0)
+            for header, content in zip(self.headers, self.contents, strict=True)
+        ]
+        if sum(sizes) <= most_bytes:
+            yield sum(sizes), self
+            return
         start = size = 0
-        for index, (header, content) in enumerate(zip(self.headers, self.contents, strict=True)):
-            more = 200 + len(content or b"") + (0 if header is None else header.header_bytes)
+        for index, more in enumerate(sizes):
             if index > start and size + more > most_bytes:
                 yield size, self._part(slice(start, index))
                 start, size = index, 0

@@ -225,8 +225,7 @@ class RemoteBatches:
             outcomes = [refusal] * len(message_ids)
         else:
             start = 0
-            for are_ids, alike in groupby(message_ids, is_id):
-                ids = [*alike]
+            for are_ids, ids in _ids_in(message_ids):
                 end = start + len(ids)
                 if are_ids and stored is not None:
                     headers = [header.known() for header in stored.headers]
@@ -285,6 +284,9 @@ def _cut(frame: EachFrame, sizes: Sequence[int]) -> Iterator[EachFrame]:
         frame: All of it.
         sizes: Bytes of each message.
     """
+    if len(sizes) <= wire.MAX_BATCH and sum(sizes) <= MOST_BYTES:
+        yield frame
+        return
     start, size = 0, 0
     for index, more in enumerate(sizes):
         if index > start and (index - start == wire.MAX_BATCH or size + more > MOST_BYTES):
@@ -292,6 +294,15 @@ def _cut(frame: EachFrame, sizes: Sequence[int]) -> Iterator[EachFrame]:
             start, size = index, 0
         size += more
     yield frame.part(start, len(sizes)) if start else frame
+
+
+def _ids_in(message_ids: Sequence[int]) -> Iterator[tuple[bool, Sequence[int]]]:
+    """Part what a caller named, in order, into ids of messages and what is none."""
+    are_ids = {*map(type, message_ids)} == {int} and min(message_ids) >= 0
+    if are_ids and max(message_ids) <= _MOST_NUMBER:  # as nearly always
+        yield True, message_ids
+    else:
+        yield from ((are_ids, [*alike]) for are_ids, alike in groupby(message_ids, is_id))
 
 
 def is_id(message_id: object) -> bool:
