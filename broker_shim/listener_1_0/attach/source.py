@@ -7,7 +7,6 @@ and does not take the link from a consumer. Closing it ends the terminus: so Qpi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -46,6 +45,7 @@ from broker_shim.listener_1_0.conditions import (
     Refusal,
 )
 from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.connections.links import key_of
 from broker_shim.listener_1_0.connections.pending_attach import (
     Step,
@@ -73,7 +73,6 @@ from broker_shim.listener_1_0.termini import (
     peers_target,
     served_source,
 )
-from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.rules.rights import Act
 from broker_shim.selectors import InvalidSelector, Selector
@@ -292,30 +291,13 @@ def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resump
     return resumed_sender(link, held) if held else None
 
 
-class TerminusLookup:
+class TerminusLookup(Endpoint):
     """Serves a link without a source: with nothing."""
-
-    def __init__(self, link: SenderLink) -> None:
-        self._link = link
-
-    @property
-    def is_gone(self) -> bool:
-        """True once the link ended."""
-        return self._link.is_gone
-
-    def start(self) -> None:
-        """Do nothing: a look-up gets no messages."""
-
-    def gone(self) -> None:
-        """Do nothing: a look-up held no message."""
 
     def on_flow(self) -> None:
         """Give up credit that is to be drained; it is never used."""
-        if not self._link.is_gone and self._link.is_draining:
+        if not self.is_gone and self._link.is_draining:
             self._link.drained()
-
-    def on_dispositions(self, runs: Sequence[Run]) -> None:
-        """Ignore dispositions: a look-up has no deliveries."""
 
 
 def _look_up(connection: Connection, link: SenderLink) -> None:

@@ -11,17 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0 import conditions
 from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
-from broker_shim.listener_1_0.connections.connection_links import (
-    ConnectionLinks,
-    ReceivingEndpoint,
-    ServedEndpoint,
-)
+from broker_shim.listener_1_0.connections.connection_links import ConnectionLinks
 from broker_shim.listener_1_0.connections.containers import (
     SOLE,
     TAKEN_OVER,
@@ -30,6 +26,7 @@ from broker_shim.listener_1_0.connections.containers import (
     asked,
     client_of,
 )
+from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.connections.links import Links
 from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
@@ -86,6 +83,7 @@ class Connection:
         began_at_us: When it came, UTC µs.
         login: Who it is.
         transactions: Of this peer.
+        served: Its links, and what serves each.
         turn: How much of what came may be acted on now; what a frame leads to may `spend` of it.
     """
 
@@ -123,8 +121,8 @@ class Connection:
         self.peer_parts = self._hangs_up = False
         self._has_output = has_output
         self.transactions = Transactions(broker)
-        self._served = ConnectionLinks(self, links, has_output)
-        self._waiting_for_room: dict[ServedEndpoint, None] = {}  # in the order in which they came
+        self.served = ConnectionLinks(self, links, has_output)
+        self._waiting_for_room: dict[Endpoint, None] = {}  # in the order in which they came
         limits, mechanisms = limits_of(access, broker.settings), access.mechanisms
         self._machine = protocol.ServerConnection(limits, mechanisms, now_s=time.monotonic())
 
@@ -142,12 +140,12 @@ class Connection:
     @property
     def link_count(self) -> int:
         """Count the links that are served."""
-        return self._served.count
+        return self.served.count
 
     @property
     def link_facts(self) -> Iterator[LinkFacts]:
         """Describe each link that is served."""
-        return self._served.facts()
+        return self.served.facts()
 
     @property
     def client(self) -> ClientFacts:
@@ -179,7 +177,7 @@ class Connection:
         waiting = self._machine.pending_bytes + self._unsent_bytes + link.port.waiting_bytes
         return self._settings.buffered_bytes - waiting
 
-    def wait_for_room(self, endpoint: ServedEndpoint) -> None:
+    def wait_for_room(self, endpoint: Endpoint) -> None:
         """Have `on_flow` called when less waits to be written."""
         self._waiting_for_room[endpoint] = None
 
@@ -269,23 +267,15 @@ class Connection:
             link.detach(error=error_of(refusal))
             self.has_output()
 
-    def attached(self, link: Link, endpoint: ServedEndpoint) -> None:
+    def attached(self, link: Link, endpoint: Endpoint) -> None:
         """A link is served from now on."""
-        self._served.put(link, endpoint)
+        self.served.put(link, endpoint)
         endpoint.start()
         self.has_output()
 
-    def expect(self, link: Link, endpoint: ServedEndpoint) -> None:
-        """A link whose attach is under way: remembered, so that its end is noticed."""
-        self._served.put(link, endpoint)
-
-    def end_link(self, link: Link, *, closed: bool) -> None:
-        """A link is not served any more."""
-        self._served.end(link, closed=closed)
-
     def lose(self, link: Link, refusal: Refusal) -> None:
         """End a link here that another attach has taken."""
-        self._served.end(link, closed=False)
+        self.served.end(link, closed=False)
         if link.is_answered:
             self.detach(link, refusal)
         elif not link.is_gone:
@@ -294,14 +284,14 @@ class Connection:
 
     def leave(self, link: Link) -> None:
         """Detach a link whose terminus lives on."""
-        self._served.end(link, closed=False)
+        self.served.end(link, closed=False)
         if not link.is_gone:
             link.detach(closed=False)
             self.has_output()
 
     def lost(self) -> None:
         """All links are gone, as far as the broker goes; the peer may still be told."""
-        self._served.lost(self)
+        self.served.lost(self)
         self._waiting_for_room.clear()
         self._containers.leave(self)
         self.login.gone(self._machine.given_up)
@@ -309,7 +299,7 @@ class Connection:
     def let_go(self) -> None:
         """Drop what the connection refers to, after `lost`. See `ServedConnection`."""
         self._happened.clear()
-        self._served.let_go()
+        self.served.let_go()
 
     def close(self, refusal: Refusal | None = None) -> None:
         """End the connection: politely, or by hanging up where nothing can be said any more."""
@@ -353,26 +343,14 @@ class Connection:
         if not event.link.is_gone:
             self._attach(self, event.link)
 
-    def _flow(self, event: events.FlowReceived) -> None:
-        endpoint = self._served.get(event.link)
-        if endpoint is not None:
-            endpoint.on_flow()
-
-    def _transfer(self, piece: events.TransferPiece) -> None:
-        self._served.transferred(piece)
-
     def _deliveries(self, came: events.DeliveriesReceived) -> None:
-        left = self._served.came_whole(came)
-        if left is not None:
-            self._happened.appendleft(left)
-
-    def _aborted(self, event: events.DeliveryAborted) -> None:
-        endpoint = self._served.get(event.delivery.link)
-        if endpoint is not None:
-            cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
+        """Have deliveries taken as far as this turn goes; the next one takes what is left."""
+        count = self.served.of(came.delivery.link).on_deliveries(came)
+        if count < came.delivery.length:
+            self._happened.appendleft(came.after(count))
 
     def _disposition(self, event: events.DispositionReceived) -> None:
-        self._served.decided(event, self._happened)
+        self.served.decided(event, self._happened)
 
     def _missed(self, event: events.DispositionMissed) -> None:
         """Spoil the transaction that decides about a delivery of a detached link.
@@ -384,7 +362,7 @@ class Connection:
 
     def _link_detached(self, event: events.LinkDetached) -> None:
         with self._parting(is_answer=event.link.is_over):
-            self._served.detached(event)
+            self.served.detached(event)
 
     @contextmanager
     def _parting(self, *, is_answer: bool) -> Iterator[None]:
@@ -395,17 +373,14 @@ class Connection:
         finally:
             self.peer_parts = False
 
-    def _link_failed(self, event: events.LinkFailed) -> None:
-        self.end_link(event.link, closed=False)
-
     def _session_ended(self, event: events.SessionEnded) -> None:
         with self._parting(is_answer=event.session.is_over):
-            self._served.end_session(self, event.session)
+            self.served.end_session(self, event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
 
     def _session_failed(self, event: events.SessionFailed) -> None:
-        self._served.end_session(self, event.session)
+        self.served.end_session(self, event.session)
 
     def _closed(self, _event: events.ConnectionClosed) -> None:
         with self._parting(is_answer=self._machine.is_over):
@@ -433,7 +408,7 @@ _BEFORE_OUR_OPEN = {
 }
 """Without an open of ours nothing else matters: the peer, who had no credit, has closed since."""
 
-_HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
+_HANDLERS: dict[type, Callable[[Connection, Any], object]] = {
     events.Authenticated: lambda connection, event: connection.login.passed(event),
     events.AuthenticationFailed: lambda connection, event: connection.login.failed(event),
     events.ConnectionOpened: Connection._opened,  # noqa: SLF001  # a table of its own methods
@@ -442,11 +417,13 @@ _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
     events.SessionFailed: Connection._session_failed,  # noqa: SLF001
     events.LinkAttached: Connection._link_attached,  # noqa: SLF001
     events.LinkDetached: Connection._link_detached,  # noqa: SLF001
-    events.LinkFailed: Connection._link_failed,  # noqa: SLF001
-    events.FlowReceived: Connection._flow,  # noqa: SLF001
+    events.LinkFailed: lambda it, event: it.served.end(event.link, closed=False),
+    events.FlowReceived: lambda it, event: it.served.of(event.link).on_flow(),
     events.DeliveriesReceived: Connection._deliveries,  # noqa: SLF001
-    events.TransferPiece: Connection._transfer,  # noqa: SLF001
-    events.DeliveryAborted: Connection._aborted,  # noqa: SLF001
+    events.TransferPiece: lambda it, piece: it.served.of(piece.delivery.link).on_transfer(piece),
+    events.DeliveryAborted: lambda it, event: it.served.of(event.delivery.link).on_aborted(
+        event.delivery
+    ),
     events.DispositionReceived: Connection._disposition,  # noqa: SLF001
     events.DispositionMissed: Connection._missed,  # noqa: SLF001
     events.ConnectionClosed: Connection._closed,  # noqa: SLF001

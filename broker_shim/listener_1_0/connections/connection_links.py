@@ -11,25 +11,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from broker_shim.amqp_1_0.composites import Coordinator
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
+from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.connections.links import Links
-from broker_shim.protocol_1_0.events import (
-    DeliveriesReceived,
-    DispositionReceived,
-    LinkDetached,
-    TransferPiece,
-)
-from broker_shim.protocol_1_0.links.link import Delivery, Link
-from broker_shim.protocol_1_0.links.runs import Run
+from broker_shim.protocol_1_0.events import DispositionReceived, LinkDetached
+from broker_shim.protocol_1_0.links.link import Link
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
@@ -44,39 +39,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class ServedEndpoint(Protocol):
-    """The live object at our end of an attached link."""
-
-    @property
-    def is_gone(self) -> bool:
-        """True once the link ended."""
-
-    def start(self) -> None:
-        """Begin to serve the link, which is attached on both sides."""
-
-    def gone(self) -> None:
-        """End the endpoint, whose link ended. Called once."""
-
-    def on_flow(self) -> None:
-        """Act on credit, a drain, or room to write again."""
-
-    def on_dispositions(self, runs: Sequence[Run]) -> None:
-        """The peer told a state of deliveries (`remote_state`), or settled them (`is_settled`)."""
-
-
-class ReceivingEndpoint(ServedEndpoint, Protocol):
-    """The endpoint of a link on which we receive."""
-
-    def on_deliveries(self, came: DeliveriesReceived) -> int:
-        """Take deliveries that came whole, in order; return how many, one or more."""
-
-    def on_transfer(self, piece: TransferPiece) -> None:
-        """Take bytes of a delivery."""
-
-    def on_aborted(self, delivery: Delivery) -> None:
-        """Drop a delivery that the peer gave up."""
-
-
 class ConnectionLinks:
     """Knows what serves each link of a connection, and ends it. On the loop's thread only."""
 
@@ -87,7 +49,7 @@ class ConnectionLinks:
         self._number, self._links = connection.number, links
         self._access, self._login = connection.access, connection.login
         self._has_output = has_output
-        self._endpoints: dict[Link, ServedEndpoint] = {}
+        self._endpoints: dict[Link, Endpoint] = {}
         self._over: list[Link] = []
 
     @property
@@ -99,12 +61,12 @@ class ConnectionLinks:
         """Describe each link that is served, or will be, by what its peer asked for."""
         return (_facts(cast("ReceiverLink | SenderLink", link)) for link in self._endpoints)
 
-    def get(self, link: Link) -> ServedEndpoint | None:
-        """Get the endpoint that serves a link, or will; None if none does any more."""
-        return self._endpoints.get(link)
+    def of(self, link: Link) -> Endpoint:
+        """Get the endpoint that serves a link, or will; one that does nothing if none does."""
+        return self._endpoints.get(link) or Endpoint(link)
 
-    def put(self, link: Link, endpoint: ServedEndpoint) -> None:
-        """Serve a link by this endpoint from now on."""
+    def put(self, link: Link, endpoint: Endpoint) -> None:
+        """Serve a link by this endpoint from now on, or remember whose attach is under way."""
         self._endpoints[link] = endpoint
 
     def end(self, link: Link, then: OnComplete | None = None, *, closed: bool) -> Refusal | None:
@@ -132,20 +94,6 @@ class ConnectionLinks:
             then(None)
         return None
 
-    def came_whole(self, came: DeliveriesReceived) -> DeliveriesReceived | None:
-        """Have deliveries taken as far as this turn goes, and return those that are left."""
-        endpoint = self.get(came.delivery.link)
-        if endpoint is None:  # only a receiver's link has such events
-            return None
-        count = cast("ReceivingEndpoint", endpoint).on_deliveries(came)
-        return came.after(count) if count < came.delivery.length else None
-
-    def transferred(self, piece: TransferPiece) -> None:
-        """Have bytes of a delivery taken."""
-        endpoint = self.get(piece.delivery.link)
-        if endpoint is not None:
-            cast("ReceivingEndpoint", endpoint).on_transfer(piece)
-
     def decided(self, event: DispositionReceived, after: deque[Any]) -> None:
         """Hand on the states of deliveries that the peer told: those of one link together.
 
@@ -159,9 +107,7 @@ class ConnectionLinks:
                 break
             parts += after.popleft().parts
         for link, some in groupby(parts, attrgetter("link")):
-            endpoint = self.get(link)
-            if endpoint is not None:
-                endpoint.on_dispositions([*some])
+            self.of(link).on_dispositions([*some])
 
     def detached(self, event: LinkDetached) -> None:
         """End a link that the peer detached.

@@ -23,10 +23,9 @@ from broker_shim.listener_1_0.conditions import (
     refusal_of,
 )
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.connection_links import ServedEndpoint
+from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from sparkstore.core.queue_names import TEMPORARY_PREFIX, TOPIC_PREFIX
 
@@ -36,31 +35,11 @@ Step = Callable[[OnComplete], None]
 """step(on_done): one thing that an attach needs; `on_done` when it is there."""
 
 
-class _Pending:
-    """Stands for a link while what it needs is being created."""
-
-    def __init__(self) -> None:
-        self.is_gone = False
-
-    def start(self) -> None:
-        """Do nothing: the link is not attached yet."""
-
-    def gone(self) -> None:
-        """Note that the link ended before it began."""
-        self.is_gone = True
-
-    def on_flow(self) -> None:
-        """Do nothing: the flow is read again when the link starts."""
-
-    def on_dispositions(self, runs: Sequence[Run]) -> None:
-        """Ignore dispositions: there are no deliveries."""
-
-
 def put_off(connection: Connection, link: AnyLink) -> Callable[[], bool]:
     """An attach goes on later; what it returns tells whether it is still wanted then."""
-    pending = _Pending()
-    connection.expect(link, pending)
-    return lambda: not (pending.is_gone or link.is_gone)
+    pending = Endpoint(link)  # so that the end of the link is noticed
+    connection.served.put(link, pending)
+    return lambda: not pending.is_gone
 
 
 def room_for_queue(connection: Connection, name: str) -> Step:
@@ -122,7 +101,7 @@ class _StepByStep:
 def grant(
     connection: Connection,
     link: AnyLink,
-    endpoint: ServedEndpoint,
+    endpoint: Endpoint,
     **fields: Any,
 ) -> None:
     """Answer an attach with what is granted, and have `endpoint` serve the link.
@@ -147,7 +126,7 @@ def refuse(connection: Connection, link: AnyLink, refusal: Refusal) -> None:
     An answer with an empty terminus would be a link that was attached and then closed to Qpid JMS:
     its application is not told that the destination is wrong.
     """
-    connection.end_link(link, closed=False)
+    connection.served.end(link, closed=False)
     link.refuse(error_of(refusal))
     connection.has_output()
 

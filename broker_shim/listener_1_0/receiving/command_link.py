@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.protocol_1_0.events import DeliveriesReceived, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-from broker_shim.protocol_1_0.links.runs import Run
 
 
-class CommandLink(ABC):
+class CommandLink(Endpoint, ABC):
     """Our end of such a link: it puts commands together, and takes one after the other.
 
     A command is bounded by the size of a message that the link was granted.
@@ -26,14 +25,9 @@ class CommandLink(ABC):
             link: The link, on which the peer sends.
             credit: Commands that the peer may have on their way.
         """
-        self._connection, self._link, self._most_credit = connection, link, credit
+        super().__init__(link)
+        self._connection, self._most_credit = connection, credit
         self._pieces: list[bytes] = []
-        self._has_ended = False
-
-    @property
-    def is_gone(self) -> bool:
-        """True once nothing can be sent on it any more; `gone` follows."""
-        return self._has_ended or self._link.is_gone
 
     def start(self) -> None:
         """Give the first credit."""
@@ -41,14 +35,8 @@ class CommandLink(ABC):
 
     def gone(self) -> None:
         """Note that the link ended, and forget a command that came in part."""
-        self._has_ended = True
+        super().gone()
         self._pieces.clear()
-
-    def on_flow(self) -> None:  # noqa: B027 - whoever has credit to act on does
-        """The peer told how it stands: nothing to do here."""
-
-    def on_dispositions(self, runs: Sequence[Run]) -> None:  # noqa: B027
-        """Ignore dispositions, as a command is answered once."""
 
     def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
         """Drop a command that the peer gave up."""

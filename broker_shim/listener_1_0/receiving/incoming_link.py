@@ -18,6 +18,7 @@ from broker_shim.listener_1_0.conditions import (
     refusal_of,
 )
 from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import (
@@ -45,13 +46,15 @@ NOT_KEPT = Refusal(
 """Told by the end of the link where it cannot be told otherwise (3.2.1)."""
 
 
-class IncomingLink:
+class IncomingLink(Endpoint):
     """Our receiving end of a link, on which a client sends.
 
     A delivery is settled when the store's completion has fired and never before; one that came
     settled is not answered at all. While the store has to catch up with a large message, the
     session's window stays shut: the peer waits, and what it had sent by then is taken.
     """
+
+    _link: ReceiverLink
 
     def __init__(
         self,
@@ -63,7 +66,8 @@ class IncomingLink:
         notes_all: bool,
     ) -> None:
         self._connection, self._broker = connection, connection.broker
-        self._link, self._metrics = link, connection.broker.metrics
+        super().__init__(link)
+        self._metrics = connection.broker.metrics
         self._route = Route(connection, node)
         self._resumable = answering
         self._answering = answering if notes_all else None
@@ -78,7 +82,6 @@ class IncomingLink:
         self._is_refused = False
         self._holds_back = False
         self._held_bytes = 0
-        self.is_gone = False
         self._credit = LinkCredit(connection, link, self._window, self._answering)
 
     def start(self) -> None:
@@ -87,7 +90,8 @@ class IncomingLink:
 
     def gone(self) -> None:
         """End the endpoint, because the link, its session or its connection ended."""
-        self.is_gone = self._credit.takes_none = True
+        super().gone()
+        self._credit.takes_none = True
         if self._partial is not None:
             self._resumable.remember(self._partial, None)
         self._end_receiving()

@@ -13,6 +13,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.conditions import queue_deleted
 from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.sending.wire import Wire
 from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
@@ -24,12 +25,14 @@ _UNDER_WAY = 100
 """Copies whose content is being brought, at most."""
 
 
-class BrowsingLink:
+class BrowsingLink(Endpoint):
     """Our sending end: it sends copies of what waits, each once, in the order of the queue.
 
     A drain is answered when everything that waits was looked at and sent: to a JMS browser that is
     the end of the queue.
     """
+
+    _link: SenderLink
 
     def __init__(
         self,
@@ -40,19 +43,13 @@ class BrowsingLink:
     ) -> None:
         self._connection = connection
         self._broker = connection.broker
-        self._link = link
+        super().__init__(link)
         self._queue = queue
         self._look = BrowseCursor(self._broker, queue, selector, self.look)
         self._holder = f"browser {connection.container}/{link.name}"
         self._copies = CopyDelivery(self._broker, queue, self._holder, self, is_whole=False)
         self._wire = Wire(link, self._broker.calls.contents)
         self._tags = count(1)
-        self._has_ended = False
-
-    @property
-    def is_gone(self) -> bool:
-        """True once nothing can be sent on it any more; `gone` follows."""
-        return self._has_ended or self._link.is_gone
 
     def start(self) -> None:
         """Begin at the head of the queue."""
@@ -61,7 +58,7 @@ class BrowsingLink:
 
     def gone(self) -> None:
         """End the endpoint of a link that ended; it held nothing."""
-        self._has_ended = True
+        super().gone()
         self._look.let_go()
         self._queue.browsers.remove(self)
         self._copies.gone()

@@ -20,6 +20,7 @@ from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
 from broker_shim.listener_1_0 import conditions, outcomes
 from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.connections.links import Held
 from broker_shim.listener_1_0.connections.resumption import ResumptionPlan
 from broker_shim.listener_1_0.outcomes import DecidedRun, kept_of, rejection
@@ -48,7 +49,7 @@ _SETTLED_WITHIN = conditions.Refusal(
 _FAILED = Modified(delivery_failed=True)
 
 
-class OutgoingLink:
+class OutgoingLink(Endpoint):
     """Our sending end of a link: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one of:
@@ -63,8 +64,9 @@ class OutgoingLink:
         holdings: What it holds of that, to be settled.
         terminus: Our end of it, which may outlive this.
         credit: How many more messages it takes now.
-        has_ended: True from `gone` on.
     """
+
+    _link: SenderLink
 
     def __init__(
         self,
@@ -78,7 +80,8 @@ class OutgoingLink:
         resumed: ResumptionPlan | None = None,
     ) -> None:
         self._connection = connection
-        self._broker, self._links, self._link = connection.broker, connection.links, link
+        super().__init__(link)
+        self._broker, self._links = connection.broker, connection.links
         self.queue, self.terminus = queue, endpoint.terminus
         self.holder = link_text(self.terminus.key)
         self.holdings = self._broker.holdings(queue, self.holder, self._take_back)
@@ -90,12 +93,7 @@ class OutgoingLink:
         self._delivery = self._outlet.delivery
         self._resumption = None if resumed is None else Resumption(self, connection, link, resumed)
         self.credit = 0
-        self.has_ended = self._is_let_go = self._is_refresh_due = False
-
-    @property
-    def is_gone(self) -> bool:
-        """True once nothing can be sent on it any more; `gone` follows."""
-        return self.has_ended or self._link.is_gone
+        self._is_let_go = self._is_refresh_due = False
 
     @property
     def is_draining(self) -> bool:
@@ -111,7 +109,7 @@ class OutgoingLink:
 
     def gone(self) -> None:
         """End the endpoint: what it held is given back, or kept for its terminus."""
-        self.has_ended = True
+        super().gone()
         self.credit = 0
         # Off the queue first: it is handed nothing of what is given back below.
         self.queue.discard(self)
