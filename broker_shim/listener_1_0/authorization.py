@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.broker.wiring.address import AddressNode, Node, PatternNode, QueueNode
-from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
+from broker_shim.listener_1_0.conditions import Refusal
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.sockets.authorization import (
@@ -40,7 +41,7 @@ def refusal_of_consumer(connection: Connection, node: Node) -> Refusal | None:
         return None
     name = node.address if isinstance(node, AddressNode) else getattr(node, "queue", "")
     text = f"{shown(name)} is consumed by the connection that had it made alone"
-    return Refusal(RESOURCE_LOCKED, text)
+    return Refusal(AmqpError.RESOURCE_LOCKED, text)
 
 
 def _is_missing(connection: Connection, node: Node) -> bool:
@@ -82,11 +83,11 @@ def refusal_of_act(
     access.guard.refused(access.remote, principal, *denial, is_told=is_told)
     target = shown(address or TEMPORARY)
     text = f"{shown(principal.name)} has no permission to {denial.right} {target}"
-    return Refusal(UNAUTHORIZED_ACCESS, text)
+    return Refusal(AmqpError.UNAUTHORIZED_ACCESS, text)
 
 
 def refusal_of_user_id(connection: Connection, user_id: str, *, is_told: bool) -> Refusal:
     """Why a message is not taken that says it is from somebody else; `is_told` as above."""
     access, principal = connection.access, connection.login.principal
     access.guard.refused_user_id(access.remote, principal, user_id, is_told=is_told)
-    return Refusal(UNAUTHORIZED_ACCESS, impersonation_text(connection, user_id))
+    return Refusal(AmqpError.UNAUTHORIZED_ACCESS, impersonation_text(connection, user_id))

@@ -6,24 +6,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Error
-from broker_shim.amqp_1_0.definitions import TransactionError
+from broker_shim.amqp_1_0.definitions import AmqpError, TransactionError
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.errors import InvalidRequest, LimitReached, NotAcquired, NotNow, StoreError
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.transactions.transaction_refusals import RefusalReason, TransactionRefused
 from sparkstore.core.queue_names import shown
-
-NOT_FOUND = "amqp:not-found"
-UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
-INVALID_FIELD = "amqp:invalid-field"
-NOT_IMPLEMENTED = "amqp:not-implemented"
-INTERNAL_ERROR = "amqp:internal-error"
-PRECONDITION_FAILED = "amqp:precondition-failed"
-RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
-RESOURCE_LOCKED = "amqp:resource-locked"
-RESOURCE_DELETED = "amqp:resource-deleted"
-STOLEN = "amqp:link:stolen"
-CONNECTION_FORCED = "amqp:connection:forced"
 
 
 class Refusal(NamedTuple):
@@ -41,18 +29,18 @@ class Refusal(NamedTuple):
 
 
 _CONDITIONS: tuple[tuple[type[StoreError], str], ...] = (
-    (LimitReached, RESOURCE_LIMIT_EXCEEDED),
-    (InvalidRequest, PRECONDITION_FAILED),
-    (NotAcquired, RESOURCE_LOCKED),
-    (NotNow, RESOURCE_LIMIT_EXCEEDED),
+    (LimitReached, AmqpError.RESOURCE_LIMIT_EXCEEDED),
+    (InvalidRequest, AmqpError.PRECONDITION_FAILED),
+    (NotAcquired, AmqpError.RESOURCE_LOCKED),
+    (NotNow, AmqpError.RESOURCE_LIMIT_EXCEEDED),
 )
 
 _OF_TRANSACTIONS: Mapping[RefusalReason, str] = {
     RefusalReason.UNKNOWN: TransactionError.UNKNOWN_ID,
     RefusalReason.ROLLED_BACK: TransactionError.TRANSACTION_ROLLBACK,
     RefusalReason.TIMED_OUT: TransactionError.TRANSACTION_TIMEOUT,
-    RefusalReason.NOT_SERVED: NOT_IMPLEMENTED,
-    RefusalReason.TOO_MANY: RESOURCE_LIMIT_EXCEEDED,
+    RefusalReason.NOT_SERVED: AmqpError.NOT_IMPLEMENTED,
+    RefusalReason.TOO_MANY: AmqpError.RESOURCE_LIMIT_EXCEEDED,
 }
 
 
@@ -65,12 +53,14 @@ def refusal_of(error: StoreError | DecodeError) -> Refusal:
     for kind, condition in _CONDITIONS:
         if isinstance(error, kind):
             return Refusal(condition, str(error))
-    return Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+    return Refusal(AmqpError.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
 
 
 def queue_deleted(queue: str) -> Refusal:
     """Make the error for a queue's clients when an administrator deletes it."""
-    return Refusal(RESOURCE_DELETED, f"queue {shown(queue)} was deleted by an administrator")
+    return Refusal(
+        AmqpError.RESOURCE_DELETED, f"queue {shown(queue)} was deleted by an administrator"
+    )
 
 
 def error_of(refusal: Refusal) -> Error:

@@ -50,11 +50,7 @@ def granted_source(
         capabilities: Those that hold (`attach.capabilities`).
     """
     return Source(
-        address,
-        durability,
-        ExpiryPolicy(remote.expiry_policy),
-        remote.timeout,
-        dynamic=remote.dynamic,
+        *_granted(remote, address, durability),
         capabilities=capabilities,
         distribution_mode=_mode(remote.distribution_mode),
         filters=tuple(_filter(name, value) for name, value in (filter_set or {}).items()),
@@ -68,14 +64,14 @@ def granted_target(
     capabilities: tuple[str, ...] = (),
 ) -> Target:
     """Make the target that is granted for the one that was asked for."""
-    return Target(
-        address,
-        durability,
-        ExpiryPolicy(remote.expiry_policy),
-        remote.timeout,
-        dynamic=remote.dynamic,
-        capabilities=capabilities,
-    )
+    return Target(*_granted(remote, address, durability), capabilities=capabilities)
+
+
+def _granted(
+    remote: amqp.Source | amqp.Target, address: str | None, durability: TerminusDurability
+) -> tuple[str | None, TerminusDurability, ExpiryPolicy, int, bool]:
+    """The first fields of a source or a target that is granted."""
+    return address, durability, ExpiryPolicy(remote.expiry_policy), remote.timeout, remote.dynamic
 
 
 def peers_source(remote: Any) -> Source | None:
@@ -138,12 +134,7 @@ def as_source(value: Source | None) -> amqp.Source | None:
     if value is None:
         return None
     return amqp.Source(
-        value.address,
-        int(value.durability),
-        str(value.expiry_policy),
-        value.timeout_s,
-        value.dynamic,
-        _lifetime(value),
+        *_written(value),
         distribution_mode=value.distribution_mode,
         filter={Symbol(named.name): _filter_value(named) for named in value.filters} or None,
         capabilities=value.capabilities or None,
@@ -154,15 +145,14 @@ def as_target(value: Target | None) -> amqp.Target | None:
     """Write a kept target as the protocol's, for an attach."""
     if value is None:
         return None
-    return amqp.Target(
-        value.address,
-        int(value.durability),
-        str(value.expiry_policy),
-        value.timeout_s,
-        value.dynamic,
-        _lifetime(value),
-        capabilities=value.capabilities or None,
-    )
+    return amqp.Target(*_written(value), capabilities=value.capabilities or None)
+
+
+def _written(value: Source | Target) -> tuple[str | None, int, str, int, bool, Any]:
+    """The first fields of a source or a target; a dynamic node ends with its link."""
+    lifetime = {Symbol(_LIFETIME): amqp.DeleteOnClose()} if value.dynamic else None
+    policy = str(value.expiry_policy)
+    return value.address, int(value.durability), policy, value.timeout_s, value.dynamic, lifetime
 
 
 def filter_set_of(value: Source) -> dict[Any, Any]:
@@ -173,11 +163,6 @@ def filter_set_of(value: Source) -> dict[Any, Any]:
 def _mode(asked: Any) -> str:
     """A sender that knows both has to say which it is (3.5.3)."""
     return str(StdDistMode.COPY if asked == StdDistMode.COPY else StdDistMode.MOVE)
-
-
-def _lifetime(value: Source | Target) -> dict[Any, Any] | None:
-    """A dynamic node ends with its link, whatever was asked for."""
-    return {Symbol(_LIFETIME): amqp.DeleteOnClose()} if value.dynamic else None
 
 
 def _descriptor(value: Any) -> Any:
@@ -215,14 +200,16 @@ class Filters(NamedTuple):
     """The filters of a link's source, as far as we know them.
 
     Attributes:
-        selector: What it selects by; None if it takes all.
+        text: Of the selector; None if there is none, or an empty one.
         answer: The filter set to answer with; None for none.
-        no_local: As of `HonouredFilters`.
+        no_local: What more to answer with where the client's own messages are kept out.
+        selector: What it selects by, once that is compiled; None if it takes all.
     """
 
-    selector: Selector | None = None
+    text: str | None = None
     answer: dict[Any, Any] | None = None
     no_local: dict[Any, Any] | None = None
+    selector: Selector | None = None
 
     @property
     def of_subscription(self) -> dict[Any, Any] | None:
@@ -230,22 +217,8 @@ class Filters(NamedTuple):
         return {**(self.answer or {}), **(self.no_local or {})} or None
 
 
-class HonouredFilters(NamedTuple):
-    """The parts of a filter set that are honoured, with its selector not compiled.
-
-    Attributes:
-        text: Of the selector; None if there is none, or an empty one.
-        answer: The filter set to answer with; None for none.
-        no_local: What more to answer with where the client's own messages are kept out.
-    """
-
-    text: str | None = None
-    answer: dict[Any, Any] | None = None
-    no_local: dict[Any, Any] | None = None
-
-
-def honoured_filters(filter_set: Mapping[Any, Any] | None) -> HonouredFilters:
-    """The filters that are honoured.
+def honoured_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
+    """The filters that are honoured, with the selector not compiled.
 
     Raises:
         InvalidSelector: The selector is no text, or there are two of them.
@@ -257,11 +230,11 @@ def honoured_filters(filter_set: Mapping[Any, Any] | None) -> HonouredFilters:
     ]
     no_local = _no_local(filter_set or {})
     if not texts:
-        return HonouredFilters(no_local=no_local)
+        return Filters(no_local=no_local)
     if len(texts) > 1:
         raise InvalidSelector("a source takes one selector, not several")
     (name, value, text) = texts[0]
-    return HonouredFilters(text if text.strip() else None, {name: value}, no_local)
+    return Filters(text if text.strip() else None, {name: value}, no_local)
 
 
 def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
@@ -270,8 +243,9 @@ def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
     Raises:
         InvalidSelector: The selector is refused, or there are two of them.
     """
-    text, answer, no_local = honoured_filters(filter_set)
-    return Filters(None if text is None else parse(text, is_kept=True), answer, no_local)
+    filters = honoured_filters(filter_set)
+    text = filters.text
+    return filters._replace(selector=None if text is None else parse(text, is_kept=True))
 
 
 def keeps_out_local(source: Source | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from broker_shim.amqp_1_0.composites import Coordinator, Target
-from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
+from broker_shim.amqp_1_0.definitions import AmqpError, ReceiverSettleMode
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.settings import DurableMessages
@@ -22,28 +22,20 @@ from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.links.termini.owner import owner_of
 from broker_shim.listener_1_0.attach.capabilities import as_asked, asks_topic, capabilities_of
 from broker_shim.listener_1_0.attach.own_queue import (
-    dynamic_queue,
-    end_queue_of_before,
     looked_up,
     queue_of_before,
+    steps_to,
 )
 from broker_shim.listener_1_0.attach.source import attach_source
 from broker_shim.listener_1_0.authorization import refusal_of_link
-from broker_shim.listener_1_0.conditions import (
-    INVALID_FIELD,
-    RESOURCE_LIMIT_EXCEEDED,
-    Refusal,
-    refusal_of,
-)
+from broker_shim.listener_1_0.conditions import Refusal, refusal_of
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.links import key_of
 from broker_shim.listener_1_0.connections.pending_attach import (
     AnyLink,
-    Step,
     go_through,
     grant,
     put_off,
-    queue_first,
     refuse,
     refuse_node,
     temporary_name,
@@ -136,19 +128,23 @@ def _refusal_of_new(connection: Connection, link: AnyLink) -> Refusal | None:
     else:
         return None
     text += " are attached or live on: close some that are not used"
-    return Refusal(RESOURCE_LIMIT_EXCEEDED, text)
+    return Refusal(AmqpError.RESOURCE_LIMIT_EXCEEDED, text)
 
 
 def _refusal_of_node(link: AnyLink) -> Refusal | None:
     """Refuse what an attach asks of its node and cannot have; None if it can."""
     asked = link.remote.target if isinstance(link, ReceiverLink) else link.remote.source
     wrong = None if asked is None else wrong_with(asked)
-    return None if wrong is None else Refusal(INVALID_FIELD, wrong)
+    return None if wrong is None else Refusal(AmqpError.INVALID_FIELD, wrong)
 
 
 def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     if link.remote.target is None and link.remote.source is None:
-        refuse(connection, link, Refusal(INVALID_FIELD, "an attach needs a source or a target"))
+        refuse(
+            connection,
+            link,
+            Refusal(AmqpError.INVALID_FIELD, "an attach needs a source or a target"),
+        )
         return
     broker, remote = connection.broker, link.remote.target or Target()
     node: Node = QueueNode(temporary_name(is_topic=asks_topic(remote)))
@@ -171,13 +167,8 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     capabilities = capabilities_of(broker, node, remote, own)
     target = granted_target(remote, own or remote.address, durability, capabilities)
     terms = LinkTerms(Role.RECEIVER, peers_source(link.remote.source), target, own)
-    steps: list[Step] = [partial(connection.links.quiet, endpoint)]
-    steps += end_queue_of_before(connection.links, endpoint.terminus, own)
-    if isinstance(node, QueueNode):
-        steps += queue_first(connection, own, node.queue)
-    steps.append(partial(connection.links.grant, endpoint, terms))
-    if own is not None:
-        steps.append(dynamic_queue(connection, endpoint.terminus, terms))
+    queue = node.queue if isinstance(node, QueueNode) else None
+    steps = steps_to(connection, endpoint, terms, own, queue)
     steps.append(partial(forget_settled, connection.links, endpoint, link))
     sent_to = _sent_to(node, own)
     go_through(connection, link, steps, partial(_ready, connection, link, endpoint, sent_to))

@@ -17,10 +17,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from broker_shim.amqp_1_0.composites import Source, Target
+from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.wiring.address import AddressNode, ExchangeNode, Node, QueueNode
 from broker_shim.errors import InvalidRequest
-from broker_shim.listener_1_0.conditions import NOT_FOUND, Refusal
+from broker_shim.listener_1_0.conditions import Refusal
 from sparkstore.core.link_records import TEMPORARY_OF
 from sparkstore.core.queue_names import is_temporary_topic, shown
 
@@ -100,7 +101,7 @@ def as_asked(
     try:
         return broker.destinations.as_topic(node), None
     except InvalidRequest as reason:
-        return node, Refusal(NOT_FOUND, str(reason))
+        return node, Refusal(AmqpError.NOT_FOUND, str(reason))
 
 
 def capabilities_of(

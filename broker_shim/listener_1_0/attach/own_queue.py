@@ -42,6 +42,7 @@ from broker_shim.addressing.fqqn import BindingKey as QueueKey
 from broker_shim.addressing.fqqn import name_of
 from broker_shim.addressing.topics import too_wild
 from broker_shim.amqp_1_0.composites import Source
+from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.broker.orders.wiring_limit import CreatedEntity
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.virtual_host import Broker
@@ -53,9 +54,9 @@ from broker_shim.links import ExpiryPolicy, LinkEndpoint, LinkKey, LinkTerms, Ro
 from broker_shim.links import Source as SourceValue
 from broker_shim.links.termini.owner import owner_of
 from broker_shim.listener_1_0.attach.capabilities import capabilities_of
-from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
+from broker_shim.listener_1_0.conditions import Refusal
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.links import Links, key_of
+from broker_shim.listener_1_0.connections.links import key_of
 from broker_shim.listener_1_0.connections.pending_attach import Step, room_for_queue, temporary_name
 from broker_shim.listener_1_0.termini import (
     filter_set_of,
@@ -167,7 +168,7 @@ def subscribe(
     needs_key = isinstance(node, ExchangeNode) and broker.router.needs_key(node.exchange)
     if isinstance(node, ExchangeNode) and node.routing_key is None and needs_key:
         text = f"a direct exchange needs a routing key: {node.exchange}/KEY"
-        return Refusal(INVALID_FIELD, text)
+        return Refusal(AmqpError.INVALID_FIELD, text)
     subscription = subscription_of(
         key_of(connection, link),
         remote.capabilities or (),
@@ -176,16 +177,18 @@ def subscribe(
     known = links.registry.find(subscription.key)
     wild = _wild(broker, node) if known is None else None
     if wild is not None:
-        return Refusal(INVALID_FIELD, wild)
+        return Refusal(AmqpError.INVALID_FIELD, wild)
     terms = _terms(connection, link, node, answer, subscription, known)
     if subscription.is_shared and _is_in_use(broker, known) and _differs(known, terms):
         text = "the subscription has consumers with another address or selector: close them first"
-        return Refusal(RESOURCE_LOCKED, text)
+        return Refusal(AmqpError.RESOURCE_LOCKED, text)
     assert terms.queue is not None
     try:
         _check_names(terms.queue, node)
     except InvalidRequest as reason:
-        return Refusal(INVALID_FIELD, f"{reason}: name the link, or the routing key, shorter")
+        return Refusal(
+            AmqpError.INVALID_FIELD, f"{reason}: name the link, or the routing key, shorter"
+        )
     endpoint = links.attach(connection, link)
     steps = _steps(connection, link, node, endpoint, subscription, terms)
     if keeps_out_local(terms.source) and not terms.own.lives_on:
@@ -318,13 +321,39 @@ def queue_of_before(terminus: Terminus) -> str | None:
     return terms.queue if terms is not None and terms.own.dynamic else None
 
 
-def end_queue_of_before(links: Links, terminus: Terminus, own: str | None) -> list[Step]:
-    """Ends the queue that was a link's own before, if from now on it has another, or none."""
+def steps_to(
+    connection: Connection,
+    endpoint: LinkEndpoint,
+    terms: LinkTerms,
+    own: str | None,
+    queue: str | None,
+) -> list[Step]:
+    """List what an attach needs before it is answered: what was the link's own before ends first.
+
+    Args:
+        connection: The connection that the link is on.
+        endpoint: The link's attachment.
+        terms: To be granted.
+        own: The queue that will be made for this link alone, if one will be.
+        queue: The queue that it is attached to, if it is to one: else this is created on demand.
+    """
+    links, terminus = connection.links, endpoint.terminus
     before = None if terminus.terms is None else terminus.terms.queue
-    return [] if before in {None, own} else [partial(links.end_own, terminus)]
+    steps: list[Step] = [partial(links.quiet, endpoint)]
+    if before not in {None, own}:
+        steps.append(partial(links.end_own, terminus))
+    if own is not None:
+        steps.append(room_for_queue(connection, own))
+    elif queue is not None:
+        user = connection.login.principal.name
+        steps.append(partial(connection.broker.ensure_queue_for, user, queue))
+    steps.append(partial(links.grant, endpoint, terms))
+    if own is not None:
+        steps.append(_dynamic_queue(connection, terminus, terms))
+    return steps
 
 
-def dynamic_queue(connection: Connection, terminus: Terminus, terms: LinkTerms) -> Step:
+def _dynamic_queue(connection: Connection, terminus: Terminus, terms: LinkTerms) -> Step:
     """Have the queue of a dynamic node: from now on it is this connection's."""
     broker = connection.broker
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from broker_shim.amqp_1_0.composites import Source
-from broker_shim.amqp_1_0.definitions import SenderSettleMode, StdDistMode
+from broker_shim.amqp_1_0.definitions import AmqpError, SenderSettleMode, StdDistMode
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_filter import is_filtered
 from broker_shim.broker.wiring.address import (
@@ -27,10 +27,9 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.listener_1_0.attach.capabilities import as_asked, asks_topic, capabilities_of
 from broker_shim.listener_1_0.attach.own_queue import (
-    dynamic_queue,
-    end_queue_of_before,
     looked_up,
     queue_of_before,
+    steps_to,
     subscribe,
 )
 from broker_shim.listener_1_0.authorization import (
@@ -38,21 +37,14 @@ from broker_shim.listener_1_0.authorization import (
     refusal_of_consumer,
     refusal_of_link,
 )
-from broker_shim.listener_1_0.conditions import (
-    INVALID_FIELD,
-    NOT_FOUND,
-    RESOURCE_LOCKED,
-    Refusal,
-)
+from broker_shim.listener_1_0.conditions import Refusal
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.connections.links import key_of
 from broker_shim.listener_1_0.connections.pending_attach import (
     Step,
     go_through,
     grant,
     put_off,
-    queue_first,
     refuse,
     refuse_node,
     temporary_name,
@@ -62,6 +54,7 @@ from broker_shim.listener_1_0.connections.resumption import (
     give_back_lost,
     resumed_sender,
 )
+from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
 from broker_shim.listener_1_0.sending.browsing_link import BrowsingLink
 from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
 from broker_shim.listener_1_0.termini import (
@@ -114,12 +107,12 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     if _served_node(connection, link) is None:
         return
     try:
-        text, answer, no_local = honoured_filters(remote.filter)
+        filters = honoured_filters(remote.filter)
     except InvalidSelector as reason:
-        refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
+        refuse(connection, link, Refusal(AmqpError.INVALID_FIELD, str(reason)))
         return
-    if text is None:
-        _attach_to_node(connection, link, Filters(None, answer, no_local))
+    if filters.text is None:
+        _attach_to_node(connection, link, filters)
         return
 
     def compiled(selector: Selector | InvalidSelector) -> None:
@@ -127,14 +120,14 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
             return
         connection.links.waits_no_more(link)
         if isinstance(selector, InvalidSelector):
-            refuse(connection, link, Refusal(INVALID_FIELD, str(selector)))
+            refuse(connection, link, Refusal(AmqpError.INVALID_FIELD, str(selector)))
         else:
-            _attach_to_node(connection, link, Filters(selector, answer, no_local))
+            _attach_to_node(connection, link, filters._replace(selector=selector))
 
     is_wanted = put_off(connection, link)
     connection.links.waits(connection, link)
     spend = connection.turn.spend
-    connection.broker.selector_compiler.compile(text, compiled, is_wanted, spend)
+    connection.broker.selector_compiler.compile(filters.text, compiled, is_wanted, spend)
 
 
 def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
@@ -149,7 +142,7 @@ def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
     refusal = refusal_of_link(connection, Act.RECEIVE, node, remote.address, is_durable=stays)
     refusal = refusal or no_topic
     if isinstance(node, AnonymousNode):
-        refusal = Refusal(INVALID_FIELD, "a source needs an address")
+        refusal = Refusal(AmqpError.INVALID_FIELD, "a source needs an address")
     if refusal is None and not remote.dynamic:
         refusal = refusal_of_consumer(connection, node)
     if refusal is not None:
@@ -177,7 +170,7 @@ def _attach_to_subscription(
     remote = link.remote.source
     if remote.durable and isinstance(node, AddressNode) and is_temporary_topic(node.address):
         text = "a temporary topic ends with its connection, so no subscription to it is durable"
-        refuse(connection, link, Refusal(INVALID_FIELD, text))
+        refuse(connection, link, Refusal(AmqpError.INVALID_FIELD, text))
         return
     is_shared = "shared" in (remote.capabilities or ())  # many clients have it
     answer = filters.answer if is_shared else filters.of_subscription
@@ -205,12 +198,7 @@ def _attach_to_queue(
     capabilities = capabilities_of(connection.broker, node, remote, own)
     source = granted_source(remote, _said(remote, queue), granted, filters.answer, capabilities)
     terms = LinkTerms(Role.SENDER, source, peers_target(link.remote.target), own)
-    steps: list[Step] = [partial(connection.links.quiet, endpoint)]
-    steps += end_queue_of_before(connection.links, endpoint.terminus, own)
-    steps += queue_first(connection, own, queue)
-    steps.append(partial(connection.links.grant, endpoint, terms))
-    if own is not None:
-        steps.append(dynamic_queue(connection, endpoint.terminus, terms))
+    steps = steps_to(connection, endpoint, terms, own, queue)
     wanted = Wanted(endpoint, terms, queue, filters, is_browser=is_browser)
     _go_through(connection, link, steps, wanted)
 
@@ -236,10 +224,10 @@ def _unavailable(
     name = shown(queue.name)
     if connection.broker.claims.is_claimed(queue.name):
         text = f"queue {name} is another session's alone: try again later"
-        return Refusal(RESOURCE_LOCKED, text)
+        return Refusal(AmqpError.RESOURCE_LOCKED, text)
     if connection.broker.claims.is_taken(queue, takes=not is_browser):
         text = f"queue {name} is exclusive, and has a consumer: try again later"
-        return Refusal(RESOURCE_LOCKED, text)
+        return Refusal(AmqpError.RESOURCE_LOCKED, text)
     return None
 
 
@@ -248,7 +236,7 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
     queue = connection.broker.queues.get(wanted.queue)
     if queue is None:
         text = f"queue {shown(wanted.queue)} was destroyed"
-        refuse(connection, link, Refusal(NOT_FOUND, text))
+        refuse(connection, link, Refusal(AmqpError.NOT_FOUND, text))
         return
     refusal = _unavailable(connection, queue, is_browser=wanted.is_browser)
     if refusal is not None:
@@ -291,7 +279,7 @@ def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resump
     return resumed_sender(link, held) if held else None
 
 
-class TerminusLookup(Endpoint):
+class TerminusLookup(ServedEndpoint):
     """Serves a link without a source: with nothing."""
 
     def on_flow(self) -> None:
@@ -306,7 +294,7 @@ def _look_up(connection: Connection, link: SenderLink) -> None:
     terminus = connection.links.registry.find(key)
     if terminus is None or terminus.terms is None or terminus.terms.source is None:
         text = "there is no such subscription: an attach without a source asks for one"
-        refuse(connection, link, Refusal(NOT_FOUND, text))
+        refuse(connection, link, Refusal(AmqpError.NOT_FOUND, text))
         return
     address = terminus.terms.source.address
     node = connection.broker.destinations.source_of(address)

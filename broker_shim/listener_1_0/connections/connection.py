@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from broker_shim.amqp_1_0.definitions import AmqpError
+from broker_shim.amqp_1_0.definitions import ConnectionError as ConnectionCondition
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0 import conditions
-from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
+from broker_shim.listener_1_0.conditions import Refusal, error_of
 from broker_shim.listener_1_0.connections.connection_links import ConnectionLinks
 from broker_shim.listener_1_0.connections.containers import (
     SOLE,
@@ -26,8 +27,8 @@ from broker_shim.listener_1_0.connections.containers import (
     asked,
     client_of,
 )
-from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.connections.links import Links
+from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
 from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0 import events
@@ -83,6 +84,7 @@ class Connection:
         began_at_us: When it came, UTC µs.
         login: Who it is.
         transactions: Of this peer.
+        has_output: Say that something is to be written.
         served: Its links, and what serves each.
         turn: How much of what came may be acted on now; what a frame leads to may `spend` of it.
     """
@@ -119,10 +121,10 @@ class Connection:
         self.turn = Turn()
         self._unsent_bytes = 0
         self.peer_parts = self._hangs_up = False
-        self._has_output = has_output
+        self.has_output = has_output
         self.transactions = Transactions(broker)
         self.served = ConnectionLinks(self, links, has_output)
-        self._waiting_for_room: dict[Endpoint, None] = {}  # in the order in which they came
+        self._waiting_for_room: dict[ServedEndpoint, None] = {}  # in the order in which they came
         limits, mechanisms = limits_of(access, broker.settings), access.mechanisms
         self._machine = protocol.ServerConnection(limits, mechanisms, now_s=time.monotonic())
 
@@ -168,16 +170,12 @@ class Connection:
         is_over = self._machine.is_over and not self.login.is_waiting and not self._happened
         return is_over or self._hangs_up
 
-    def has_output(self) -> None:
-        """Something is to be written."""
-        self._has_output()
-
     def room_bytes(self, link: Link) -> int:
         """Tell how much more of a session may wait to be written; negative if too much does."""
         waiting = self._machine.pending_bytes + self._unsent_bytes + link.port.waiting_bytes
         return self._settings.buffered_bytes - waiting
 
-    def wait_for_room(self, endpoint: Endpoint) -> None:
+    def wait_for_room(self, endpoint: ServedEndpoint) -> None:
         """Have `on_flow` called when less waits to be written."""
         self._waiting_for_room[endpoint] = None
 
@@ -231,7 +229,11 @@ class Connection:
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("connection %d: an event failed", self.number)
             happened.clear()
-            self.close(Refusal(INTERNAL_ERROR, "the broker failed on this connection: see its log"))
+            self.close(
+                Refusal(
+                    AmqpError.INTERNAL_ERROR, "the broker failed on this connection: see its log"
+                )
+            )
         self.has_output()
 
     def output(self) -> bytes:
@@ -267,7 +269,7 @@ class Connection:
             link.detach(error=error_of(refusal))
             self.has_output()
 
-    def attached(self, link: Link, endpoint: Endpoint) -> None:
+    def attached(self, link: Link, endpoint: ServedEndpoint) -> None:
         """A link is served from now on."""
         self.served.put(link, endpoint)
         endpoint.start()
@@ -311,18 +313,18 @@ class Connection:
 
     def close_forced(self, reason: str) -> None:
         """End the connection because the broker stops."""
-        self.close(Refusal(CONNECTION_FORCED, reason))
+        self.close(Refusal(ConnectionCondition.CONNECTION_FORCED, reason))
 
     def close_unauthorized(self, reason: str) -> None:
         """End the connection because the peer may not connect any more."""
-        self.close(Refusal(conditions.UNAUTHORIZED_ACCESS, reason))
+        self.close(Refusal(AmqpError.UNAUTHORIZED_ACCESS, reason))
 
     def _opened(self, event: events.ConnectionOpened) -> None:
         if self._machine.is_closed:
             return
         refusal = self.login.opens(self._settings.max_connections_per_user)
         if refusal is not None:
-            self.close(Refusal(conditions.RESOURCE_LIMIT_EXCEEDED, refusal))
+            self.close(Refusal(AmqpError.RESOURCE_LIMIT_EXCEEDED, refusal))
             return
         policy = asked(event.open)
         entered = self._containers.enter(self, policy)

@@ -21,8 +21,8 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
-from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.connections.links import Links
+from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
 from broker_shim.protocol_1_0.events import DispositionReceived, LinkDetached
 from broker_shim.protocol_1_0.links.link import Link
 from broker_shim.protocol_1_0.session import Session
@@ -49,7 +49,7 @@ class ConnectionLinks:
         self._number, self._links = connection.number, links
         self._access, self._login = connection.access, connection.login
         self._has_output = has_output
-        self._endpoints: dict[Link, Endpoint] = {}
+        self._endpoints: dict[Link, ServedEndpoint] = {}
         self._over: list[Link] = []
 
     @property
@@ -61,11 +61,11 @@ class ConnectionLinks:
         """Describe each link that is served, or will be, by what its peer asked for."""
         return (_facts(cast("ReceiverLink | SenderLink", link)) for link in self._endpoints)
 
-    def of(self, link: Link) -> Endpoint:
+    def of(self, link: Link) -> ServedEndpoint:
         """Get the endpoint that serves a link, or will; one that does nothing if none does."""
-        return self._endpoints.get(link) or Endpoint(link)
+        return self._endpoints.get(link) or ServedEndpoint(link)
 
-    def put(self, link: Link, endpoint: Endpoint) -> None:
+    def put(self, link: Link, endpoint: ServedEndpoint) -> None:
         """Serve a link by this endpoint from now on, or remember whose attach is under way."""
         self._endpoints[link] = endpoint
 

@@ -16,8 +16,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Open
+from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.amqp_1_0.primitives import Symbol, UInt
-from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
+from broker_shim.listener_1_0.conditions import Refusal
 from broker_shim.protocol_1_0.connection import ServerConnection
 from broker_shim.sockets.served_connection import ClientFacts, product_of
 
@@ -34,12 +35,12 @@ _NOT_ESTABLISHED = {Symbol("amqp:connection-establishment-failed"): True}
 """For an open that is followed by a close: its peer need not take it for opened."""
 
 REFUSED = Refusal(
-    INVALID_FIELD,
+    AmqpError.INVALID_FIELD,
     "a connection of this container id asked to be the only one, or there is one: close it first",
     {"invalid-field": Symbol("container-id")},
 )
 TAKEN_OVER = Refusal(
-    RESOURCE_LOCKED,
+    AmqpError.RESOURCE_LOCKED,
     "another connection of this container id asked to be the only one",
     {"sole-connection-enforcement": True},
 )

@@ -25,6 +25,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker_shim.amqp_1_0.definitions import AmqpError, LinkError
 from broker_shim.broker.flow.settlement import OnRemoved
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
@@ -41,7 +42,7 @@ from broker_shim.links import (
     link_text,
 )
 from broker_shim.links.kept_link import KeptLink, LinkSource
-from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, STOLEN, Refusal
+from broker_shim.listener_1_0.conditions import Refusal
 from broker_shim.protocol_1_0.links.link import Link
 from sparkstore.core.link_records import link_key
 from sparkstore.core.queue_names import shown
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_STOLEN = Refusal(STOLEN, "the link was attached again")
+_STOLEN = Refusal(LinkError.STOLEN, "the link was attached again")
 
 
 class Held(NamedTuple):
@@ -258,21 +259,22 @@ class Links:
         self, connection: Connection, channel: int, links: Iterable[Link]
     ) -> list[Terminus]:
         """Detach the links of a session that ended, and return the termini to `finish`."""
-        for link in links:
-            self._endpoints.pop(link, None)
-            self._looking.pop(link, None)
+        self._forget_all(links)
         over = self.registry.end_session(EndpointPlace(connection.number, channel), now_ms())
         self._schedule()
         return over
 
     def connection_lost(self, connection: Connection, links: Iterable[Link]) -> list[Terminus]:
         """Detach the links of a connection that ended, and return the termini to `finish`."""
-        for link in links:
-            self._endpoints.pop(link, None)
-            self._looking.pop(link, None)
+        self._forget_all(links)
         over = self.registry.end_connection(connection.number, now_ms())
         self._schedule()
         return over
+
+    def _forget_all(self, links: Iterable[Link]) -> None:
+        for link in links:
+            self._endpoints.pop(link, None)
+            self._looking.pop(link, None)
 
     def ended(self, link: Link) -> None:
         """Drop a shared terminus when the last of its links here is gone from its queue."""
@@ -427,7 +429,7 @@ class Links:
         over = None if self._consumer_count(terminus) else self.registry.drop(key)
         if over is None:
             return DetachOutcome(
-                refusal=Refusal(RESOURCE_LOCKED, "the subscription has a consumer")
+                refusal=Refusal(AmqpError.RESOURCE_LOCKED, "the subscription has a consumer")
             )
         return DetachOutcome(over)
 

@@ -11,19 +11,14 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.broker.orders.wiring_limit import CreatedEntity
 from broker_shim.broker.wiring.address import AmbiguousNode, MalformedNode, described
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, LimitReached, StoreError
-from broker_shim.listener_1_0.conditions import (
-    INVALID_FIELD,
-    NOT_FOUND,
-    Refusal,
-    error_of,
-    refusal_of,
-)
+from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.endpoint import Endpoint
+from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
@@ -37,7 +32,7 @@ Step = Callable[[OnComplete], None]
 
 def put_off(connection: Connection, link: AnyLink) -> Callable[[], bool]:
     """An attach goes on later; what it returns tells whether it is still wanted then."""
-    pending = Endpoint(link)  # so that the end of the link is noticed
+    pending = ServedEndpoint(link)  # so that the end of the link is noticed
     connection.served.put(link, pending)
     return lambda: not pending.is_gone
 
@@ -46,20 +41,6 @@ def room_for_queue(connection: Connection, name: str) -> Step:
     """Make the step that checks that the connection's user may have a queue made."""
     user = connection.login.principal.name
     return partial(connection.broker.wiring_limit.check, user, CreatedEntity(name))
-
-
-def queue_first(connection: Connection, own: str | None, name: str) -> list[Step]:
-    """List the steps that an attach to a queue needs before anything is granted.
-
-    Args:
-        connection: The connection that the link is on.
-        own: The queue that will be made for this link alone, if one will be.
-        name: The queue that it is attached to; else this is created on demand.
-    """
-    if own is not None:
-        return [room_for_queue(connection, own)]
-    user = connection.login.principal.name
-    return [partial(connection.broker.ensure_queue_for, user, name)]
 
 
 def go_through(
@@ -89,7 +70,7 @@ class _StepByStep:
         if not self._is_wanted():
             return
         if isinstance(error, InvalidRequest) and not isinstance(error, LimitReached):
-            refuse(self._connection, self._link, Refusal(NOT_FOUND, str(error)))
+            refuse(self._connection, self._link, Refusal(AmqpError.NOT_FOUND, str(error)))
         elif error is not None:
             refuse(self._connection, self._link, refusal_of(error))
         elif self._left:
@@ -101,7 +82,7 @@ class _StepByStep:
 def grant(
     connection: Connection,
     link: AnyLink,
-    endpoint: Endpoint,
+    endpoint: ServedEndpoint,
     **fields: Any,
 ) -> None:
     """Answer an attach with what is granted, and have `endpoint` serve the link.
@@ -115,7 +96,7 @@ def grant(
     try:
         link.attach(**fields)
     except InvalidCommand as reason:  # an answer larger than the frames that the peer takes
-        refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
+        refuse(connection, link, Refusal(AmqpError.INVALID_FIELD, str(reason)))
         return
     connection.attached(link, endpoint)
 
@@ -139,7 +120,7 @@ def refuse_node(connection: Connection, link: AnyLink, node: AmbiguousNode | Mal
     """
     if isinstance(node, AmbiguousNode):
         connection.broker.destinations.warn(node.ambiguous)
-    condition = NOT_FOUND if isinstance(node, AmbiguousNode) else INVALID_FIELD
+    condition = AmqpError.NOT_FOUND if isinstance(node, AmbiguousNode) else AmqpError.INVALID_FIELD
     refuse(connection, link, Refusal(condition, described(node)))
 
 

@@ -15,13 +15,7 @@ from broker_shim.amqp_1_0.composites import Accepted, Rejected, Source, Target
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.authorization import refusal_of_act
-from broker_shim.listener_1_0.conditions import (
-    INVALID_FIELD,
-    NOT_FOUND,
-    Refusal,
-    error_of,
-    refusal_of,
-)
+from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.pending_attach import grant
 from broker_shim.listener_1_0.management.management_node import ManagementNode
@@ -107,12 +101,14 @@ class ManagementLink(CommandLink):
         """Why the answer cannot be sent where the client wants it; None if it can."""
         address = request.reply_to
         if address is None:
-            return Refusal(INVALID_FIELD, "a request needs a reply-to: a queue's address")
+            return Refusal(AmqpError.INVALID_FIELD, "a request needs a reply-to: a queue's address")
         broker = self._connection.broker
         node = broker.destinations.node_of(address)
         refusal = refusal_of_act(self._connection, Act.SEND, node, address)
         if refusal is None and not broker.queues_for(node, _ANY_ANSWER):
-            refusal = Refusal(NOT_FOUND, f"no queue for the answer: reply-to {shown(address)}")
+            refusal = Refusal(
+                AmqpError.NOT_FOUND, f"no queue for the answer: reply-to {shown(address)}"
+            )
         return refusal
 
     def _answer(

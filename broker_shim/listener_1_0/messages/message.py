@@ -16,7 +16,7 @@ of encoding the sender chose. SQL sees text and bytes as such where it can.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -77,7 +77,6 @@ _TRACE_NAME = "traceparent"
 _TRACEPARENT = _TRACE_NAME.encode()
 _ANNOTATIONS = frozenset({MESSAGE_ANNOTATIONS_SECTION, FOOTER_SECTION})
 _BINARY, _STRING = frozenset({0xA0, 0xB0}), frozenset({0xA1, 0xB1})
-_FIVE = (None,) * 5
 _SHORT_HEADER = 32
 """Bytes of a header section's value, at most, that is remembered as it was read."""
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
@@ -284,8 +283,18 @@ def _content_place(sections: list[MessageSection], byte_count: int) -> int:
     return byte_count
 
 
-def _header_fields(encoded: bytes, value: int, end: int) -> Sequence[Any]:
-    """Read the five fields of a header section.
+class _HeaderFields(NamedTuple):
+    """The fields of a header section; None where it has none."""
+
+    durable: bool | None = None
+    priority: int | None = None
+    ttl: int | None = None
+    first_acquirer: bool | None = None
+    delivery_count: int | None = None
+
+
+def _header_fields(encoded: bytes, value: int, end: int) -> _HeaderFields:
+    """Read the fields of a header section.
 
     Raises:
         DecodeError: It is not what such a section may hold.
@@ -295,23 +304,22 @@ def _header_fields(encoded: bytes, value: int, end: int) -> Sequence[Any]:
             return _short_header_fields(bytes(encoded[value:end]))
         except DecodeError:
             pass  # the reader below says where in the message
-    return [*fields_of(Header, encoded, value), *_FIVE][:5]
+    return _HeaderFields(*fields_of(Header, encoded, value)[:5])
 
 
 @lru_cache(maxsize=1 << 10)
-def _short_header_fields(value: bytes) -> Sequence[Any]:
+def _short_header_fields(value: bytes) -> _HeaderFields:
     """Most messages of a sender have the same header section; what it says is scalar."""
-    return (*fields_of(Header, value, 0), *_FIVE)[:5]
+    return _HeaderFields(*fields_of(Header, value, 0)[:5])
 
 
-def _read_header(fields: Sequence[Any], columns: list[object], now_us: int) -> None:
+def _read_header(fields: _HeaderFields, columns: list[object], now_us: int) -> None:
     """Fill in durable and priority, and when its time to live ends."""
-    durable, priority, ttl, _first_acquirer, _delivery_count = fields
-    columns[_DURABLE] = durable is True
-    if priority is not None:
-        columns[_PRIORITY] = min(priority, MAX_PRIORITY)
-    if ttl is not None:
-        columns[_EXPIRES_AT] = in_range(now_us + ttl * 1000)
+    columns[_DURABLE] = fields.durable is True
+    if fields.priority is not None:
+        columns[_PRIORITY] = min(fields.priority, MAX_PRIORITY)
+    if fields.ttl is not None:
+        columns[_EXPIRES_AT] = in_range(now_us + fields.ttl * 1000)
 
 
 def _read_properties(items: list[Any], columns: list[object]) -> None:
@@ -351,27 +359,15 @@ def _as_text(entries: list[tuple[str, Scalar]]) -> tuple[tuple[str, str], ...]:
     return tuple(texts.items())
 
 
-class _HeaderFields(NamedTuple):
-    """The fields of a header section but for durable; None where it has none."""
-
-    priority: int | None = None
-    ttl: int | None = None
-    first_acquirer: bool | None = None
-    delivery_count: int = 0
-
-
-@lru_cache(maxsize=1 << 10)
-def _fields_of_header(value: bytes) -> _HeaderFields:
-    """Read a header section's value, which most messages of a sender share.
+def _kept_fields(value: bytes) -> _HeaderFields:
+    """Read a header section's value that a root has.
 
     One that cannot be read says nothing: earlier releases took some that this one refuses, and a
     message that a root has must be delivered.
     """
-    try:
-        _durable, priority, ttl, first, count = _header_fields(value, 0, len(value))
-    except DecodeError:
-        return _HeaderFields()
-    return _HeaderFields(priority, ttl, first, count or 0)
+    with suppress(DecodeError):
+        return _header_fields(value, 0, len(value))
+    return _HeaderFields()
 
 
 def _header_as_sent(
@@ -384,7 +380,7 @@ def _header_as_sent(
     is_first: bool,
 ) -> bytes:
     """The header section as it goes out, which came as these bytes; where its value begins."""
-    fields = _fields_of_header(bytes(came[value:]))  # a bytearray, where a store hands those out
+    fields = _kept_fields(bytes(came[value:]))  # a bytearray, where a store hands those out
     is_first = is_first and fields.first_acquirer is not False and not fields.delivery_count
     if fields.ttl is None and not delivery_count and is_first is bool(fields.first_acquirer):
         return came
@@ -403,7 +399,7 @@ def _header_section(
     ttl = fields.ttl
     if ttl is not None and header.expires_at is not None:
         ttl = min(ttl, max(0, (header.expires_at - now_us) // 1000))
-    count = min(fields.delivery_count + delivery_count, 0xFFFF_FFFF)
+    count = min((fields.delivery_count or 0) + delivery_count, 0xFFFF_FFFF)
     return _section(header.durable, fields.priority, ttl, is_first, count)
 
 
@@ -431,7 +427,7 @@ def _uint(number: int) -> bytes:
 def _wrapping(
     header: MessageHeader, delivery_count: int, detail: str | None, *, is_first: bool
 ) -> bytes:
-    fields = _HeaderFields(header.priority)
+    fields = _HeaderFields(priority=header.priority)
     lead = _header_section(header, fields, delivery_count, 0, is_first=is_first)
     annotations = b"" if detail is None else annotated(b"", None, detail)
     sections = foreign_sections(header)

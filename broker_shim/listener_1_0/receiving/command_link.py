@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.endpoint import Endpoint
+from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
 from broker_shim.protocol_1_0.events import DeliveriesReceived, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 
 
-class CommandLink(Endpoint, ABC):
+class CommandLink(ServedEndpoint, ABC):
     """Our end of such a link: it puts commands together, and takes one after the other.
 
     A command is bounded by the size of a message that the link was granted.

@@ -23,7 +23,7 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION, AmqpError, TxnCapability
 from broker_shim.errors import Full, InvalidRequest, NotAcquired, StoreError
-from broker_shim.listener_1_0.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
+from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.pending_attach import grant
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
@@ -123,7 +123,7 @@ class CoordinatorLink(CommandLink):
     def _in_doubt(self, error: StoreError) -> None:
         """The store has not said what became of it: whatever were answered could be wrong."""
         text = f"it is not known whether the transaction is committed: {error}"
-        self._detach(Refusal(INTERNAL_ERROR, text))
+        self._detach(Refusal(AmqpError.INTERNAL_ERROR, text))
 
     def _reject(self, delivery: Delivery, refusal: TransactionRefused) -> None:
         """Tell why not; one that takes no such outcome is told by the end of the link (4.3)."""

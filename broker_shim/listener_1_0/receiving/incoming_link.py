@@ -6,19 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker_shim.amqp_1_0.composites import Rejected
+from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.broker.wiring.address import Node
 from broker_shim.completion import OnComplete
 from broker_shim.errors import NotNow, StoreError
-from broker_shim.listener_1_0.conditions import (
-    PRECONDITION_FAILED,
-    RESOURCE_LIMIT_EXCEEDED,
-    Refusal,
-    error_of,
-    refusal_of,
-)
+from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.endpoint import Endpoint
+from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import (
@@ -40,13 +35,13 @@ from broker_shim.store.interface import MessageHeader
 from broker_shim.transactions.transaction_refusals import TransactionRefused
 
 NOT_KEPT = Refusal(
-    PRECONDITION_FAILED,
+    AmqpError.PRECONDITION_FAILED,
     "this broker keeps messages in memory only, so it takes none that is durable",
 )
 """Told by the end of the link where it cannot be told otherwise (3.2.1)."""
 
 
-class IncomingLink(Endpoint):
+class IncomingLink(ServedEndpoint):
     """Our receiving end of a link, on which a client sends.
 
     A delivery is settled when the store's completion has fired and never before; one that came
@@ -191,7 +186,7 @@ class IncomingLink(Endpoint):
 
     def give_up_unfinished(self, reason: str) -> None:
         """End the link: of what has not come whole there is too much."""
-        self._end_link(Refusal(RESOURCE_LIMIT_EXCEEDED, f"messages {reason}"))
+        self._end_link(Refusal(AmqpError.RESOURCE_LIMIT_EXCEEDED, f"messages {reason}"))
 
     def _hold_back(self, *, is_full: bool) -> None:
         """Shut the session's window while the store has to catch up, or open it again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.broker.wiring.address import (
     AddressNode,
@@ -21,12 +22,7 @@ from broker_shim.broker.wiring.address import (
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.listener_1_0.authorization import may, refusal_of_act, refusal_of_user_id
-from broker_shim.listener_1_0.conditions import (
-    INVALID_FIELD,
-    NOT_FOUND,
-    UNAUTHORIZED_ACCESS,
-    Refusal,
-)
+from broker_shim.listener_1_0.conditions import Refusal
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.messages.annotations import is_for_topic
 from broker_shim.listener_1_0.receiving.incoming_message import LargeContent, Publish
@@ -34,7 +30,9 @@ from broker_shim.security.rules.rights import Act
 from broker_shim.sockets.authorization import is_impersonation
 from broker_shim.store.interface import MessageHeader
 
-_OF_ROUTING = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, INVALID_FIELD})
+_OF_ROUTING = frozenset(
+    {AmqpError.NOT_FOUND, AmqpError.UNAUTHORIZED_ACCESS, AmqpError.INVALID_FIELD}
+)
 """What an attach to a message's `to` would be refused by."""
 
 
@@ -76,7 +74,7 @@ class Route:
         A relay's is, of where the message was to go; on any link that of who it says it is from.
         """
         is_of_relay = isinstance(self._node, AnonymousNode) and refusal.condition in _OF_ROUTING
-        return is_of_relay or refusal.condition == UNAUTHORIZED_ACCESS
+        return is_of_relay or refusal.condition == AmqpError.UNAUTHORIZED_ACCESS
 
     def may_send(self, header: MessageHeader) -> bool:
         """Whether the peer may send such a message; nothing is written down."""
@@ -134,7 +132,9 @@ class Route:
 
     def _unroutable(self, node: Node, reason: str) -> Unroutable:
         self._metrics.unroutable += 1
-        condition = INVALID_FIELD if isinstance(node, MalformedNode) else NOT_FOUND
+        condition = (
+            AmqpError.INVALID_FIELD if isinstance(node, MalformedNode) else AmqpError.NOT_FOUND
+        )
         return Unroutable(condition, f"no queue for this message: {reason}")
 
     def _created_for(self, node: QueueNode, header: MessageHeader) -> Routed | Refusal:

@@ -13,7 +13,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.conditions import queue_deleted
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.endpoint import Endpoint
+from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
 from broker_shim.listener_1_0.sending.wire import Wire
 from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
@@ -25,7 +25,7 @@ _UNDER_WAY = 100
 """Copies whose content is being brought, at most."""
 
 
-class BrowsingLink(Endpoint):
+class BrowsingLink(ServedEndpoint):
     """Our sending end: it sends copies of what waits, each once, in the order of the queue.
 
     A drain is answered when everything that waits was looked at and sent: to a JMS browser that is

@@ -13,16 +13,18 @@ from broker_shim.amqp_1_0.composites import (
     Released,
     TransactionalState,
 )
+from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.broker.delivery.taken_run import TakenRun
+from broker_shim.broker.flow.settlement import OnRemoved
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete, nobody
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
 from broker_shim.listener_1_0 import conditions, outcomes
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.endpoint import Endpoint
 from broker_shim.listener_1_0.connections.links import Held
 from broker_shim.listener_1_0.connections.resumption import ResumptionPlan
+from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
 from broker_shim.listener_1_0.outcomes import DecidedRun, kept_of, rejection
 from broker_shim.listener_1_0.sending.acceptance import accept, end, failed_count
 from broker_shim.listener_1_0.sending.held_deliveries import Resumption
@@ -43,13 +45,13 @@ these are in the log: a link that waited for them would stand still for each syn
 
 _TXN_ID = "txn-id"
 _SETTLED_WITHIN = conditions.Refusal(
-    conditions.NOT_IMPLEMENTED, "settled deliveries in a transaction: ask for unsettled ones"
+    AmqpError.NOT_IMPLEMENTED, "settled deliveries in a transaction: ask for unsettled ones"
 )
 """They have left the queue when they are sent: a rollback could not bring them back (4.4.3)."""
 _FAILED = Modified(delivery_failed=True)
 
 
-class OutgoingLink(Endpoint):
+class OutgoingLink(ServedEndpoint):
     """Our sending end of a link: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one of:
@@ -141,7 +143,7 @@ class OutgoingLink(Endpoint):
 
     def turned_away(self, reason: str) -> None:
         """End the link: another one has the queue alone."""
-        self._connection.lose(self._link, conditions.Refusal(conditions.RESOURCE_LOCKED, reason))
+        self._connection.lose(self._link, conditions.Refusal(AmqpError.RESOURCE_LOCKED, reason))
 
     @property
     def _settled_room(self) -> int:
@@ -291,8 +293,12 @@ class OutgoingLink(Endpoint):
     def _rejected(self, decided: DecidedRun, state: Rejected) -> None:
         """Reject messages: they go to the dead letters, or leave the store."""
         reason = rejection(state)
-        for message_id, place in decided.singles():
-            self.holdings.reject(self, message_id, reason, self._settling(place, outcomes.REJECTED))
+
+        def reject(message_ids: Sequence[int], done: OnRemoved) -> None:
+            for message_id in message_ids:
+                self.holdings.reject(self, message_id, reason, partial(_one_done, done, message_id))
+
+        end(self, self._links, [decided], outcomes.REJECTED, reject)
 
     def _released(self, decided: DecidedRun, _state: object) -> None:
         """Give back messages that the client did not look at."""
@@ -319,22 +325,6 @@ class OutgoingLink(Endpoint):
         Whatever the client said, it cannot have used the message, and it counts as failed.
         """
         self.holdings.give_back(decided.message_ids, failed=True)
-
-    def _settling(self, place: Place, state: object) -> OnComplete:
-        """Make the completion that confirms an outcome once it is durable.
-
-        The next attach waits for that.
-        """
-        return self._links.tracked(self.terminus, partial(self._confirm_durable, place, state))
-
-    def _confirm_durable(self, place: Place, state: object, error: StoreError | None) -> None:
-        """Tell the peer that its outcome is durable, and nothing after an error.
-
-        What a link of tier 2 has under way here is waited for before the link is attached again
-        (`Links.tracked`).
-        """
-        if error is None:
-            self.confirm((place,), state)
 
     def leave(self) -> None:
         """Detach, for the peer to attach again."""
@@ -409,6 +399,10 @@ class OutgoingLink(Endpoint):
             self._link.drained()
             self.credit = 0
             self._connection.has_output()
+
+
+def _one_done(done: OnRemoved, message_id: int, error: StoreError | None) -> None:
+    done((message_id,), (error,))
 
 
 _DECISIONS: Mapping[type, Callable[[OutgoingLink, DecidedRun, Any], None]] = {

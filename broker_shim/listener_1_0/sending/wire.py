@@ -23,52 +23,6 @@ _AROUND_BYTES = 64
 _PIECE_BYTES = 1 << 18
 
 
-class LargeDelivery:
-    """A delivery whose content is read from where it is while it is sent.
-
-    Attributes:
-        delivery: Of the protocol, a run of one.
-    """
-
-    def __init__(
-        self,
-        link: SenderLink,
-        delivery: Run,
-        contents: StoreContents,
-        message_id: int,
-        framing: FramingHeader,
-    ) -> None:
-        """Go on with a delivery whose lead was sent."""
-        self._link, self._framing = link, framing
-        self._contents, self._message_id, self._offset = contents, message_id, 0
-        self.delivery = delivery
-
-    def write(self, room_bytes: int) -> bool:
-        """Write about as much as there is room for; True when all of it is written.
-
-        Raises:
-            StoreError: Content cannot be read, or ends too early: `abort` it.
-        """
-        written = 0
-        while self._offset < self._framing.body_bytes:
-            if written >= room_bytes:
-                return False
-            piece = self._contents.read(self._message_id, self._offset, _PIECE_BYTES)
-            if not piece:
-                message = f"content of {self._framing.body_bytes} bytes ends at {self._offset}"
-                raise CorruptData(message)
-            self._link.transfer_more((piece,), more=True)
-            self._offset += len(piece)
-            written += len(piece)
-        self._link.transfer_more((self._framing.tail,))
-        return True
-
-    def abort(self) -> None:
-        """Tell the peer that the rest will not come."""
-        if not self._link.is_gone:
-            self._link.abort()
-
-
 class Wire:
     """The transfers of one link: nothing else is begun while a large message is sent.
 
@@ -79,8 +33,9 @@ class Wire:
     def __init__(self, link: SenderLink, contents: StoreContents) -> None:
         """Begin with nothing; `contents` are those of the broker's messages."""
         self._link, self._contents = link, contents
-        self._delivery: LargeDelivery | None = None
         self.large: TakenRun | None = None
+        self._delivery: Run | None = None
+        self._framing, self._offset = FramingHeader(b"", b"", 0), 0
 
     def takes(self, run: TakenRun) -> list[bool]:
         """Tell of each message whether the peer takes one so large."""
@@ -142,35 +97,43 @@ class Wire:
                 tags, columns, settled=settled, waits=waits, state=state, held=held
             )
         if run.is_large:
-            self._delivery = LargeDelivery(
-                self._link, sent[0], self._contents, run.message_ids[0], around[0]
-            )
-            self.large = run
+            self.large, self._delivery, self._framing, self._offset = run, sent[0], around[0], 0
         return sent
 
     def go_on(self, room_bytes: int) -> bool:
         """Write about so much of the large one; True when all of it is written.
 
         Raises:
-            StoreError: Its content cannot be read: `break_off`.
+            StoreError: Its content cannot be read, or ends too early: `break_off`.
         """
-        assert self._delivery is not None
-        if not self._delivery.write(room_bytes):
-            return False
-        self.large = self._delivery = None
+        assert self.large is not None
+        written, size = 0, self._framing.body_bytes
+        while self._offset < size:
+            if written >= room_bytes:
+                return False
+            piece = self._contents.read(self.large.message_ids[0], self._offset, _PIECE_BYTES)
+            if not piece:
+                message = f"content of {size} bytes ends at {self._offset}"
+                raise CorruptData(message)
+            self._link.transfer_more((piece,), more=True)
+            self._offset += len(piece)
+            written += len(piece)
+        self._link.transfer_more((self._framing.tail,))
+        self.drop()
         return True
 
     def is_sending(self, delivery: Run) -> bool:
         """True if this delivery is begun and not written whole."""
-        return self._delivery is not None and self._delivery.delivery is delivery
+        return self._delivery is delivery
 
     def break_off(self) -> Run:
         """Tell the peer that the rest of the large one will not come; its delivery."""
-        assert self._delivery is not None
         broken = self._delivery
-        self.large = self._delivery = None
-        broken.abort()
-        return broken.delivery
+        assert broken is not None
+        self.drop()
+        if not self._link.is_gone:
+            self._link.abort()
+        return broken
 
     def drop(self) -> None:
         """Forget what was begun, as the link ended."""

@@ -10,7 +10,7 @@ from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.runs import Run
 
 
-class Endpoint:
+class ServedEndpoint:
     """Our end of a link. This one does nothing: for a link that nobody serves, or not yet.
 
     Attributes:
