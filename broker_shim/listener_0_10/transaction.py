@@ -7,10 +7,11 @@ by the session until then; what is rolled back is the client's to accept or rele
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
+from broker_shim.broker.flow.publications import Publication
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import Later
 from broker_shim.broker.transactions.unit_of_work import Promise, UnitOfWork
@@ -144,10 +145,12 @@ class SessionTransaction:
         return self._work.is_empty
 
     def publish(
-        self, header: MessageHeader, bodies: Sequence[bytes], queues: Iterable[str]
+        self, header: MessageHeader, bodies: Sequence[bytes], queues: Collection[str]
     ) -> None:
         """Send messages that share a header at the commit. Raises as `take`."""
         self.take(len(bodies), sum(map(len, bodies)) + len(bodies) * header.header_bytes)
+        if self._work.post_run(Publication((header,), bodies, queues)):
+            return
         for body in bodies:
             posting = self._work.post()
             posting.publish(header, body, queues, posting.ended)

@@ -33,7 +33,7 @@ from broker_shim.store.reads import Content, OnLoaded
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import LinkKey
-from sparkstore.core.records import ExchangeBindingKey, MessageHeader
+from sparkstore.core.records import ExchangeBindingKey, MessageHeader, each_header
 from sparkstore.core.state_machine.arguments import check_batch, check_stored_run
 from sparkstore.core.state_machine.call_values import (
     AcquireCall,
@@ -207,6 +207,17 @@ class ContentCalls(Protocol):
             InvalidRequest: A field of the header, or the body, is of a wrong type or too large.
             StoreError: The store takes no records now.
         """
+
+    def messages(
+        self, headers: Sequence[MessageHeader], bodies: Sequence[bytes]
+    ) -> Sequence[StoredMessage | StoredRun]:
+        """Make messages as `message` does, one at least; all of them may share one header.
+
+        Returns:
+            Runs of them, in their order.
+        """
+        made = zip(each_header(headers, len(bodies)), bodies, strict=True)
+        return [self.message(header, body) for header, body in made]
 
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete

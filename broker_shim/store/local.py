@@ -153,6 +153,16 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
                 self._take(steps, _nothing)
         return message
 
+    def messages(
+        self, headers: Sequence[MessageHeader], bodies: Sequence[bytes]
+    ) -> Sequence[StoredRun]:
+        """Make a run of messages with the next ids. See `ContentCalls.messages`."""
+        with self._holding():
+            run, steps = self._machine.messages(headers, bodies, self._max_message_bytes)
+            if steps:
+                self._take(steps, _nothing)
+        return [run]
+
     def adopt(self, message: StoredMessage) -> bool:
         """Take a message over with the id that another store gave it.
 

@@ -92,7 +92,7 @@ class Rejection:
             if isinstance(step, Dequeue):
                 self._dead_letters.note(self._message_id, step)
             else:
-                self._served.arrived(step.queue, self._message_id, self._priority)
+                self._served.arrived(step.queue, (self._message_id,), self._priority)
 
     def _leave(self, on_done: OnComplete) -> None:
         """Have the store reject the message, once."""

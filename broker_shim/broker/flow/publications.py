@@ -64,6 +64,16 @@ class PublicationRuns:
         ]
 
 
+def waits_only(served: ServedQueues, run: Publication) -> bool:
+    """Tell whether all messages of a run that are put on its queues just wait there."""
+    queues = [served.queues.get(name) for name in run.queues]
+    may_be_staged = max(map(len, run.contents)) > STAGED_BYTES
+    are_plain = all(
+        queue is not None and queue.only is None and queue.last_values is None for queue in queues
+    )
+    return bool(queues) and are_plain and not (may_be_staged or any(map(may_wait, run.headers)))
+
+
 Publish = Callable[[MessageHeader, bytes, Collection[str], OnComplete], None]
 """Publications.publish_one"""
 
@@ -98,10 +108,7 @@ class Publications:
         if len(run.queues) != 1:
             return None
         (name,) = run.queues
-        queue = self._served.queues.get(name)
-        is_plain = queue is not None and queue.only is None and queue.last_values is None
-        may_be_staged = max(map(len, run.contents)) > STAGED_BYTES
-        return name if is_plain and not (may_be_staged or any(map(may_wait, run.headers))) else None
+        return name if waits_only(self._served, run) else None
 
     def _publish_each(self, run: Publication, first: int, on_done: OnDone) -> None:
         """Put messages on queues one by one."""

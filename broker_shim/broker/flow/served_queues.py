@@ -196,11 +196,13 @@ class ServedQueues(ABC):
         """Dispatch a queue in which something changed, before the loop sleeps."""
         self._to_dispatch.add(queue)
 
-    def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
-        """Dispatch a message that is on a queue durably, and that no publish brought."""
-        self.wait(name, (message_id,), priority, durable=durable)
+    def arrived(
+        self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool = True
+    ) -> None:
+        """Dispatch messages that are on a queue durably, and that no publish brought."""
+        self.wait(name, message_ids, priority, durable=durable)
         if name in self.queues:
-            self.on_arrived(self.queues[name], [message_id])
+            self.on_arrived(self.queues[name], message_ids)
 
     def wait(self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool) -> None:
         """Dispatch messages that are on a queue, as durably as they are to be."""

@@ -113,7 +113,7 @@ class AlternateRouting:
             for message_id, step in steps:
                 if isinstance(step, Enqueue):
                     self._served.metrics.moved += 1
-                    self._served.arrived(step.queue, message_id, step.header.priority)
+                    self._served.arrived(step.queue, (message_id,), step.header.priority)
             self._go_on()
 
         def call(done: OnComplete) -> None:

@@ -174,7 +174,7 @@ class BulkOperations:
                 for message in made:
                     header = message.header
                     arrived = self.served.arrived
-                    arrived(queue, message.message_id, header.priority, durable=header.durable)
+                    arrived(queue, message.message_ids, header.priority, durable=header.durable)
             on_answer(error, Answer(done=len(made)))
 
         self.served.calls.puts.put_all(messages, queue, done)
@@ -259,7 +259,7 @@ class BulkOperations:
             elif queue is not None:
                 queue.removed((message_id,), kinds.get(message_id, "other"))
             if error is None and target is not None and message_id in put:
-                self.served.arrived(target, message_id, priority, durable=durable)
+                self.served.arrived(target, (message_id,), priority, durable=durable)
         self.served.wanted(request.queue)
 
     def _count(self, request: Request, decided: _Decided) -> None:

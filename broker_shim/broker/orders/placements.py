@@ -167,4 +167,4 @@ class Placements:
             message_id = placement.message_id
             is_durable, priority = durable[message_id]
         target.count_failures(message_id, placement.delivery_count)
-        self._served.arrived(target.name, message_id, priority, durable=is_durable)
+        self._served.arrived(target.name, (message_id,), priority, durable=is_durable)

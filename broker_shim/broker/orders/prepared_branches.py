@@ -91,7 +91,7 @@ class Branches:
                     if queue in served.queues:
                         served.queues[queue].removed((message_id,), "accepted")
                 for queue, message_id, priority, durable in entries.enqueued:
-                    served.arrived(queue, message_id, priority, durable=durable)
+                    served.arrived(queue, (message_id,), priority, durable=durable)
             on_done(error)
 
         self._calls.make(CommitPreparedCall(branch.xid), committed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.completion import OnComplete, nobody
@@ -12,6 +12,7 @@ from broker_shim.store.interface import (
     ContentWriter,
     MessageHeader,
     StoredMessage,
+    StoredRun,
     TransactionContext,
 )
 from sparkstore.core.state_machine.call_values import EnqueueCall, StoreCall
@@ -70,6 +71,13 @@ class Puts:
             self._calls.answer((lambda refusal: on_ready(refusal, None), error))
             return
         on_ready(None, message)
+
+    def make(
+        self, headers: Sequence[MessageHeader], contents: Sequence[bytes]
+    ) -> Sequence[StoredMessage | StoredRun]:
+        """Make new messages that can be enqueued, one at least; raises StoreError."""
+        is_shared = all(header is headers[0] for header in headers)
+        return self._store.messages(headers[:1] if is_shared else headers, contents)
 
     def stage(self, header: MessageHeader) -> Staged:
         """Begin a message whose content is given in pieces.

@@ -25,6 +25,7 @@ from functools import partial
 from typing import Protocol
 
 from broker_shim.broker.flow.last_value_queues import LastValueQueues, Replaced, Value
+from broker_shim.broker.flow.publications import Publication, waits_only
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.completion import OnComplete, after, nobody
@@ -81,7 +82,7 @@ class UnitOfWork:
         self._served, self._last_values = served, last_values
         self._postings: list[Posting] = []
         self.settled: list[SettledWork] = []
-        self.settled_count = 0
+        self._posted_count = self.settled_count = 0
         self._on_ready: Callable[[StoreError | None], None] | None = None
 
     @property
@@ -93,12 +94,28 @@ class UnitOfWork:
     @property
     def operation_count(self) -> int:
         """The number of messages that were sent and decided about in it."""
-        return len(self._postings) + self.settled_count
+        return self._posted_count + self.settled_count
 
     def post(self) -> Posting:
         """Give a message its place: it came whole, and is taken in by what this returns."""
         self._postings.append(posting := Posting(self._served, self._last_values, self._go_on))
+        self._posted_count += 1
         return posting
+
+    def post_run(self, run: Publication) -> bool:
+        """Take in messages that came whole, behind the others to the same queues.
+
+        Returns:
+            False if one of them needs more than an enqueue: `post` each.
+        """
+        if not waits_only(self._served, run):
+            return False
+        if not (self._postings and self._postings[-1].takes(run)):
+            self.post()
+            self._posted_count -= 1
+        self._postings[-1].join(run)
+        self._posted_count += len(run.contents)
+        return True
 
     def settle(self, work: SettledWork) -> None:
         """Take in what the client decided about a delivery."""
@@ -163,7 +180,8 @@ class UnitOfWork:
 
     def _forget(self) -> None:
         self._on_ready = None
-        self._postings, self.settled, self.settled_count = [], [], 0
+        self._postings, self.settled = [], []
+        self._posted_count = self.settled_count = 0
 
     def _when_ready(self, call: Callable[[StoreError | None], None]) -> None:
         """Call once all messages are taken in, also those that come in pieces."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -131,26 +131,20 @@ class RemoteBatches:
 
         A message that is refused here spoils the transaction, and nothing more is sent of it.
         """
-        frame, size = list[Record](), 0
+        asked = list[Record]()
         for message_id, (header, body, queues) in zip(ids, messages, strict=True):
-            more = len(body) + len(header.header or b"")
-            if frame and (len(frame) >= wire.MAX_BATCH or size + more > MOST_BYTES):
-                yield frame
-                frame, size = [], 0
-            size += more
             try:
                 message = self._messages.made(message_id, header, body)
                 first, *others = queues
-                frame.append(self._messages.enqueued(message, first))
+                asked.append(self._messages.enqueued(message, first))
                 known = message.header.known()
                 for queue in others:
-                    frame.append(message_enqueued(0, queue, message_id, known, None))
+                    asked.append(message_enqueued(0, queue, message_id, known, None))
             except StoreError as refusal:
                 transaction.spoil()
                 refusals.append(refusal)
                 return
-        if frame:
-            yield frame
+        yield from frames_of(asked)
 
     def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
         """Send new messages with their contents in one frame of many requests.
@@ -303,6 +297,20 @@ def _ids_in(message_ids: Sequence[int]) -> Iterator[tuple[bool, Sequence[int]]]:
         yield True, message_ids
     else:
         yield from ((are_ids, [*alike]) for are_ids, alike in groupby(message_ids, is_id))
+
+
+def frames_of(asked: Iterable[Record]) -> Iterator[list[Record]]:
+    """Part what is asked in a transaction into frames, none of which is too large."""
+    frame, size = list[Record](), 0
+    for record in asked:
+        header = record.message and record.message.header
+        more = len(record.body or b"") + len(header or b"")
+        if frame and (len(frame) >= wire.MAX_BATCH or size + more > MOST_BYTES):
+            yield frame
+            frame, size = [], 0
+        size += more
+        frame.append(record)
+    yield frame
 
 
 def is_id(message_id: object) -> bool:

@@ -13,7 +13,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.granted_run import GrantedRun
-from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
+from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage, StoredRun
 from broker_shim.store.reads import Content, Loaded, OnLoaded, Prefetcher, load_outcome
 from broker_shim.store.remote.pending_requests import Answer
 from broker_shim.store.remote.service_connection import RemoteConnection
@@ -22,9 +22,11 @@ from sparkstore.core.records import Record
 from sparkstore.core.state_machine.arguments import (
     PIECE_BYTES,
     check_body,
+    check_contents,
     check_header,
     check_message,
     check_size,
+    with_lengths,
 )
 
 _IDS = 1_000
@@ -63,6 +65,14 @@ class RemoteMessages:
         check_header(header)
         check_body(body)
         return self.made(self.take_ids(1)[0], header, body)
+
+    def make_run(self, headers: Sequence[MessageHeader], bodies: Sequence[bytes]) -> StoredRun:
+        """Make new messages; this waits for the service when its block of ids is used up."""
+        check_contents(headers, bodies)
+        headers = with_lengths(headers, bodies, self.max_message_bytes)
+        ids = self.take_ids(len(bodies))
+        self._fresh.update(zip(ids, map(bool, bodies), strict=True))
+        return StoredRun(ids, headers, bodies)
 
     def made(self, message_id: int, header: MessageHeader, body: bytes) -> StoredMessage:
         """Make a new message with an id of `take_ids`; header and body are checked."""

@@ -33,7 +33,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import member_records as made
-from broker_shim.store.remote.batches import RemoteBatches, is_id, refusal_of_id
+from broker_shim.store.remote.batches import RemoteBatches, frames_of, is_id, refusal_of_id
 from broker_shim.store.remote.greeting import MemberIdentity, check_arguments, parse_addresses
 from broker_shim.store.remote.pending_requests import Answer, OnAnswer
 from broker_shim.store.remote.remote_branches import RemoteBranches
@@ -177,6 +177,16 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         """
         return self._messages.make(header, body)
 
+    def messages(
+        self, headers: Sequence[MessageHeader], bodies: Sequence[bytes]
+    ) -> Sequence[StoredRun]:
+        """Make a run of messages with ids that the service gave out. See `ContentCalls.messages`.
+
+        Raises:
+            StoreError: The service gives out no ids now.
+        """
+        return [self._messages.make_run(headers, bodies)]
+
     def content(self, message: StoredMessage) -> ContentWriter:
         """Send the content of a new message to the service, piece by piece.
 
@@ -284,12 +294,11 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         self, call: StoreCall, on_complete: OnComplete, transaction: TransactionContext | None
     ) -> OnComplete:
         """Have it noted when the service has the content of what a call enqueues."""
-        if isinstance(call, EnqueueCall) and isinstance(call.message, StoredMessage):
-            message_id = call.message.message_id
-            if transaction is None:
-                return self._messages.noting(message_id, on_complete)
+        if isinstance(call, EnqueueCall):
+            if transaction is None and isinstance(call.message, StoredMessage):
+                return self._messages.noting(call.message.message_id, on_complete)
             if isinstance(transaction, RemoteTransaction):
-                transaction.messages.append(message_id)
+                transaction.messages += call.message.message_ids
         return on_complete
 
     def _do(
@@ -318,10 +327,9 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
             def complete(error: StoreError | None) -> None:
                 on_complete(next(iter(refusals), error))
 
-            for start in range(0, len(asked), wire.MAX_BATCH):
-                part = asked[start : start + wire.MAX_BATCH]
-                is_last = start + len(part) == len(asked)
-                noted = own.noting(complete if is_last else note)
+            parts = [*frames_of(asked)]
+            for part in parts:
+                noted = own.noting(complete if part is parts[-1] else note)
                 body = own.transaction, part
                 self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
 

@@ -220,14 +220,15 @@ def check_stored_run(asked: object) -> StoredRun:
         raise _wrong("stored messages", asked, "StoredRun")
     for what, values in zip(asked._fields, asked, strict=True):
         check_sequence(what, values)
-    ids, headers = asked
+    ids, headers, bodies = asked
     for message_id in ids if type(ids) is not range else ():
         check_message_id(message_id)
     if not ids or len(headers) not in {1, len(ids)} or len({*ids}) != len(ids):
         message = f"{len(headers)} headers of {len(ids)} messages: give one for each, or one for"
         raise InvalidRequest(f"{message} all; one message at least, and none twice")
-    for header in headers:
-        check_header(header)
+    if bodies and len(bodies) != len(ids):
+        raise InvalidRequest(f"{len(bodies)} bodies of {len(ids)} new messages: give one for each")
+    check_contents(headers, bodies)
     return asked
 
 

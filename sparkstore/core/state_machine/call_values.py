@@ -94,27 +94,32 @@ class StoredMessage(NamedTuple):
 
 
 class StoredRun(NamedTuple):
-    """Messages whose content the store has already: they are on some of its queues.
+    """Messages that have their ids: of which the store has the content already, or new ones.
 
     Attributes:
         message_ids: In their order, none twice.
         headers: One for each message, or one that all of them share; of these an entry has its
             priority, its expiry and its size.
+        bodies: Of new messages, made by `ContentCalls.messages`: the whole content of each. Of
+            those that are on some queue of the store nothing.
     """
 
     message_ids: Sequence[int]
     headers: Sequence[MessageHeader]
+    bodies: Sequence[bytes] = ()
 
     def singles(self) -> Iterator[StoredMessage]:
-        """Iterate over the messages, each without its content."""
-        for (message_id,), (header,) in self.parts():
-            yield StoredMessage(message_id, header, b"")
+        """Iterate over the messages, each with its content if they are new."""
+        count = len(self.message_ids)
+        headers, bodies = each_header(self.headers, count), self.bodies or [b""] * count
+        for message_id, header, body in zip(self.message_ids, headers, bodies, strict=True):
+            yield StoredMessage(message_id, header, body)
 
-    def parts(self) -> Iterator[StoredRun]:
+    def parts(self) -> Iterator[StoredRun | StoredMessage]:
         """Iterate over the messages, each as a run of one."""
-        headers = each_header(self.headers, len(self.message_ids))
-        for message_id, header in zip(self.message_ids, headers, strict=True):
-            yield StoredRun((message_id,), (header,))
+        for message in self.singles():
+            is_new = bool(self.bodies)
+            yield message if is_new else StoredRun((message.message_id,), (message.header,))
 
 
 class NewMessageRun(NamedTuple):
@@ -210,22 +215,43 @@ def singles_of(steps: Iterable[RecordStep]) -> Iterator[RecordStep]:
 def joined(steps: Sequence[RecordStep]) -> Iterator[RecordStep]:
     """Join neighbours of one record each: but for message, time and request they are alike.
 
-    What brings a message stays by itself.
+    What a queue must know of a message (`identity`, `value`) has it stay by itself.
     """
     at = 0
     while at < len(steps):
         first, end = steps[at], at + 1
         record = first.record
-        is_single = first.run.rows == 1 and record.message_id is not None and record.message is None
+        is_single = first.run.rows == 1 and record.message_id is not None and _is_plain(first)
         while is_single and end < len(steps) and steps[end].run.rows == 1:
-            later, message_id = steps[end].record, (record.message_id or 0) + end - at
-            request = None if record.request is None else record.request + end - at
-            alike = later == record._replace(message_id=message_id, at=later.at, request=request)
-            if not alike or steps[end].is_kept != first.is_kept:
+            later = steps[end].record
+            both = record.message is not None and later.message is not None
+            same = record._replace(
+                message_id=(record.message_id or 0) + end - at,
+                at=later.at,
+                request=None if record.request is None else record.request + end - at,
+                message=later.message if both else record.message,
+                body=later.body if both else record.body,
+            )
+            is_alike = later == same and (later.body is None) is (record.body is None)
+            if not is_alike or steps[end].is_kept != first.is_kept or not _is_plain(steps[end]):
                 break
             end += 1
-        yield first if end == at + 1 else first._replace(run=run_of(record, end - at))
+        if end == at + 1:
+            yield first
+        elif record.message is None:
+            yield first._replace(run=run_of(record, end - at))
+        else:
+            headers = [step.record.message for step in steps[at:end]]
+            shared = headers[:1] if all(header is headers[0] for header in headers) else headers
+            contents = [step.record.body for step in steps[at:end]]
+            bare = record._replace(message=None, body=None)
+            yield RecordStep(run_of(bare, end - at, shared, contents), first.is_kept)  # type: ignore[arg-type]  # each has a header
         at = end
+
+
+def _is_plain(step: RecordStep) -> bool:
+    """True if a step brings no message, or one that its queue must know nothing else of."""
+    return step.message is None or (step.is_kept and step.identity is None and step.value is None)
 
 
 class StoreCall:
@@ -474,9 +500,10 @@ def part_of(call: StoreCall, chosen: Sequence[bool]) -> StoreCall | None:
     assert isinstance(call, EnqueueCall)
     if not isinstance(call.message, StoredRun):
         return call
-    ids, headers = call.message
+    ids, headers, bodies = call.message
     some = headers if len(headers) == 1 else [*compress(headers, chosen)]
-    return replace(call, message=StoredRun([*compress(ids, chosen)], some))
+    run = StoredRun([*compress(ids, chosen)], some, [*compress(bodies, chosen)])
+    return replace(call, message=run)
 
 
 def single_steps(steps: Iterable[EnqueueCall | Run]) -> Iterator[EnqueueCall | Record]:

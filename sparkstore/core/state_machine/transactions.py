@@ -70,7 +70,7 @@ def _put(machine: StoreStateMachine, call: EnqueueCall, admission: Admission) ->
 def _put_stored(
     machine: StoreStateMachine, call: EnqueueCall, admission: Admission
 ) -> list[StoreError | None]:
-    """Put messages that the store has on a queue: each for itself, plain neighbours as one.
+    """Put messages on a queue: each for itself, plain neighbours as one.
 
     Args:
         machine: Of the store.
@@ -81,26 +81,24 @@ def _put_stored(
         Why each is refused; None: it is not.
     """
     messages, outcomes = call.message, list[StoreError | None]()
+    assert isinstance(messages, StoredRun)
     headers = each_header(messages.headers, len(messages.message_ids))
     for part in rising_parts(messages.message_ids):
-        start = len(outcomes)
-        some = headers[start : start + len(part)]
-        shared = messages.headers if len(messages.headers) == 1 else some
-        if type(part) is range and _is_plain_move(machine, part, shared, call.queue, admission):
-            _admit_run(admission, part, shared, call)
+        its = slice(len(outcomes), len(outcomes) + len(part))
+        shared = messages.headers if len(messages.headers) == 1 else headers[its]
+        run = StoredRun(part, shared, messages.bodies[its])
+        if type(part) is range and _is_plain_run(machine, part, shared, call.queue, admission):
+            _admit_run(admission, run, call)
             outcomes += [None] * len(part)
             continue
-        outcomes += [
-            _put_one(machine, call, message, admission)
-            for message in StoredRun(part, some).singles()
-        ]
+        outcomes += [_put_one(machine, call, message, admission) for message in run.singles()]
     return outcomes
 
 
 def _put_one(
     machine: StoreStateMachine, call: EnqueueCall, message: StoredMessage, admission: Admission
 ) -> StoreError | None:
-    """Put a message that the store has on a queue; one that is in memory only with its content."""
+    """Put a message on a queue; one that the store has in memory only with its content."""
     known = machine.volatile.get(message.message_id)
     if known is not None:
         expires_at = message.header.expires_at
@@ -113,40 +111,52 @@ def _put_one(
     return None
 
 
-def _is_plain_move(
+def _is_plain_run(
     machine: StoreStateMachine,
     message_ids: range,
     headers: Sequence[MessageHeader],
     queue: str,
     admission: Admission,
 ) -> bool:
-    """True if no rule can refuse these messages, which the log has, or ask anything of them."""
+    """True if no rule can refuse these messages, or ask anything of them.
+
+    All of them are new, were brought by the same transaction, or are in the log.
+    """
     terms = machine.terms.get(queue)
     if terms is None or machine.in_doubt or machine.promised or not terms.keeps_messages:
         return False
+    is_kept = all(header.durable for header in headers)
+    if terms.asks_of_arrivals or admission.overflowed or not is_kept:
+        return False
+    if not machine.volatile.keys().isdisjoint(message_ids):
+        return False
+    if not admission.brought.isdisjoint(message_ids):
+        return admission.brought.issuperset(message_ids)
+    if not machine.fresh.keys().isdisjoint(message_ids):
+        return not machine.held_back and all(map(machine.is_fresh, message_ids))
     entries = machine.state.queues[queue].entries
-    return (
-        not (terms.asks_of_arrivals or admission.overflowed)
-        and all(header.durable for header in headers)
-        and machine.fresh.keys().isdisjoint(message_ids)
-        and machine.volatile.keys().isdisjoint(message_ids)
-        and machine.state.messages.has_all(message_ids)
-        and all((queue, i) in admission.taken for i in message_ids if i in entries)
+    return machine.state.messages.has_all(message_ids) and all(
+        (queue, message_id) in admission.taken
+        for message_id in message_ids
+        if message_id in entries
     )
 
 
-def _admit_run(
-    admission: Admission, message_ids: range, headers: Sequence[MessageHeader], call: EnqueueCall
-) -> None:
-    """Put messages that the log has on a queue that refuses none of them, and asks nothing."""
-    count, known = len(message_ids), [header.known() for header in headers]
+def _admit_run(admission: Admission, run: StoredRun, call: EnqueueCall) -> None:
+    """Put messages on a queue that refuses none of them, and asks nothing."""
+    ids, headers, bodies = run
+    is_new = bool(bodies) and ids[0] not in admission.brought
+    contents = bodies if is_new else [None] * len(ids)
+    known = headers if is_new else [header.known() for header in headers]
     detail = None if call.annotations is None else as_detail(call.annotations)
-    at = admission.now_us, call.queue, message_ids[0], None
+    at = admission.now_us, call.queue, ids[0], None
     put = Record(Kind.ENQUEUED, *at, None, admission.number, detail=detail)
-    admission.steps.append(RecordStep(run_of(put, count, known, [None] * count), is_kept=True))
+    admission.steps.append(RecordStep(run_of(put, len(ids), known, contents), is_kept=True))
     if call.delivery_count:
         failed = Record(Kind.RELEASED, *at, call.delivery_count, admission.number)
-        admission.steps.append(RecordStep(run_of(failed, count), is_kept=True))
+        admission.steps.append(RecordStep(run_of(failed, len(ids)), is_kept=True))
+    if is_new and admission.number is not None:
+        admission.brought.update(ids)
 
 
 def put_alone(machine: StoreStateMachine, call: EnqueueCall) -> Decided:
