@@ -191,7 +191,8 @@ class Session:
             if not count:
                 tag, settled, count = came.tags[0], came.is_settled, 1
                 payload = came.encoded[came.starts[0] : came.ends[0]]
-                self._transfer(Transfer(came.handle, came.first_id, tag, 0, settled), payload)
+                its = Transfer(came.handle, came.first_id, tag, 0, settled, state=came.state)
+                self._transfer(its, payload)
             came = came.after(count)
 
     def received_end(self) -> None:

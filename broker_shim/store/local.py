@@ -39,7 +39,7 @@ from broker_shim.store.settlement_times import SettlementTimes
 from broker_shim.store.sink import Sink
 from sparkstore.core import records
 from sparkstore.core.records import Kind
-from sparkstore.core.state_machine import branches, transactions
+from sparkstore.core.state_machine import batches, branches, transactions
 from sparkstore.core.state_machine.arguments import (
     check_completion,
     check_message,
@@ -158,7 +158,9 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
     ) -> Sequence[StoredRun]:
         """Make a run of messages with the next ids. See `ContentCalls.messages`."""
         with self._holding():
-            run, steps = self._machine.messages(headers, bodies, self._max_message_bytes)
+            run, steps = batches.new_messages(
+                self._machine, headers, bodies, self._max_message_bytes
+            )
             if steps:
                 self._take(steps, _nothing)
         return [run]

@@ -112,6 +112,12 @@ class TransactionStanding:
         if self.refusal is not None:
             raise self.refusal
 
+    def fits(self, content_bytes: int, count: int) -> bool:
+        """Tell whether it takes all of so many operations, with so much content."""
+        limits, so_far = self.limits, self._memory.content_bytes
+        is_few = self.operation_count + count <= limits.operation_count
+        return is_few and so_far + content_bytes <= limits.content_bytes and self.refusal is None
+
     def spoil(self, refusal: TransactionRefused) -> None:
         """Mark that the transaction cannot be committed; do nothing once its commit has begun."""
         if self.state is TransactionState.OPEN:

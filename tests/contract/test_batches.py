@@ -13,6 +13,7 @@ from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store.interface import BrokerStore, NewMessageRun, Queue, StoredRun
 from broker_shim.store.protocol import MAX_BATCH
 from sparkstore.core.annotations import as_detail
+from sparkstore.core.state_machine.call_values import EnqueueCall
 from tests.support.stores.calls import HEADER
 from tests.support.stores.stores import MAX_MESSAGE_BYTES, Home, done, outcomes
 
@@ -202,6 +203,56 @@ def test_stored_messages_go_to_a_second_queue_each_for_itself(q: BrokerStore) ->
     for wrong in (StoredRun([], [HEADER]), StoredRun([1, 1], [HEADER]), StoredRun([1], []), ids):
         with pytest.raises(InvalidRequest):
             q.enqueue_each(wrong, "other", _nobody)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("queues", [("q",), ("q", "other"), ("q", "short")])
+def test_new_messages_that_a_transaction_brings_are_there_with_their_content(
+    home: Home, queues: tuple[str, ...]
+) -> None:
+    """Also on a second queue, and where a queue looks at each of them."""
+    q = home.store
+    done(q.create, Queue("q"))
+    done(q.create, Queue("other"))
+    done(q.create, Queue("short", arguments={"max_depth": 2000, "message_ttl_ms": 10**9}))
+    bodies = [b"%d" % number for number in range(MAX_BATCH + 3)]
+    within, another = q.begin(), q.begin()
+    runs = q.messages((HEADER,), bodies)
+    for queue in queues:
+        for run in runs:
+            done(q.call, EnqueueCall(run, queue), transaction=within)
+    done(q.call, EnqueueCall(q.messages((HEADER,), [b"no"])[0], "q"), transaction=another)
+    assert not q.recover().entries["q"]
+    done(q.abort, another)
+    done(q.commit, within)
+    for _ in range(2):
+        entries = home.store.recover().entries
+        for queue in queues:
+            assert [home.store.load(message_id).body for message_id in entries[queue]] == bodies
+        if home.tier is not TerminusDurability.UNSETTLED_STATE:
+            return
+        home.reopen()
+
+
+def test_a_run_of_new_messages_that_cannot_be_is_not_made(q: BrokerStore) -> None:
+    large = bytes(MAX_MESSAGE_BYTES + 1)
+    for headers, bodies in (
+        ((HEADER,), [b"", None]),
+        ((HEADER._replace(correlation_id="\ud800"),), [b""]),
+    ):
+        with pytest.raises(InvalidRequest):
+            q.messages(headers, bodies)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest):
+        _bring(q, [b"", large])
+    wrong, put = StoredRun([7, 8], [HEADER], [b"one body"]), partial(q.call, transaction=q.begin())
+    with pytest.raises(InvalidRequest):
+        done(put, EnqueueCall(wrong, "q"))
+
+
+def _bring(q: BrokerStore, bodies: Sequence[bytes]) -> None:
+    """New messages come on a queue in a transaction that is never committed."""
+    within = q.begin()
+    for run in q.messages((HEADER,), bodies):
+        done(q.call, EnqueueCall(run, "q"), transaction=within)
 
 
 def test_a_run_in_memory_is_moved_with_its_content(q: BrokerStore) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.amqp_1_0.composites import Transfer
+from broker_shim.amqp_1_0.composites import Accepted, TransactionalState, Transfer
 from broker_shim.protocol_1_0.codec.composites import read_performative
 from broker_shim.protocol_1_0.codec.frames import FrameDecoder, transfer_frame
 from broker_shim.protocol_1_0.codec.transfers import whole_deliveries
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 300), st.integers(0, 2**32 - 1))
 FLAGS = st.sampled_from([None, False, True])
+TXN = TransactionalState(b"t" * 16)
+STATES = st.sampled_from([None, None, TXN, TransactionalState(b"", Accepted()), Accepted()])
 TRANSFERS = st.builds(
     Transfer,
     st.integers(0, 2**32 - 1),
@@ -21,7 +25,7 @@ TRANSFERS = st.builds(
     FLAGS,
     st.booleans(),
     st.sampled_from([None, 0, 1]),
-    st.none(),
+    STATES,
     st.booleans(),
     st.booleans(),
 )
@@ -44,7 +48,8 @@ def check(encoded: bytes, most: int) -> int:
         assert frame is not None
         transfer, at = read_performative(frame.encoded, frame.start, frame.end)
         delivery_id = (found.first_id + index) % (1 << 32)
-        assert transfer == Transfer(found.handle, delivery_id, tag, 0, transfer.settled)
+        its = Transfer(found.handle, delivery_id, tag, 0, transfer.settled, state=found.state)
+        assert transfer == its
         assert bool(transfer.settled) is found.is_settled
         assert (frame.kind, frame.channel) == (0, found.channel)
         assert (at, frame.end) == (start, end)
@@ -69,16 +74,20 @@ def test_what_is_read_together_is_what_the_frames_say(
     st.integers(0, 2**32 - 1) | st.sampled_from([0, 255, 2**32 - 2]),
     st.integers(0, 32).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size))),
     FLAGS,  # None: left out, as proton does
+    st.sampled_from([None, TXN]),
 )
 def test_whole_deliveries_of_a_link_are_read_together(
-    first_id: int, tags: list[bytes], settled: bool | None
+    first_id: int, tags: list[bytes], settled: bool | None, state: TransactionalState | None
 ) -> None:
     ids = [(first_id + number) % (1 << 32) for number in range(len(tags))]
     frames = [
-        (Transfer(3, number, tag, 0, settled), b"x" * (number % 3), 1)
+        (Transfer(3, number, tag, 0, settled, state=state), b"x" * (number % 3), 1)
         for number, tag in zip(ids, tags, strict=True)
     ]
-    assert check(encoded_frames(frames), len(frames) + 1) == len(frames)
+    # Where a state is told, ids are written as short as they may be: a run ends where they grow.
+    widths = [0 if state is None else min(number.bit_length() + 7 >> 3, 2) for number in ids]
+    together = len([*takewhile(lambda width: width == widths[0], widths)])
+    assert check(encoded_frames(frames), len(frames) + 1) == together
 
 
 @given(FRAMES, st.integers(0, 200), st.integers(0, 255), st.integers(0, 200))

@@ -7,6 +7,7 @@ from functools import partial
 
 from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.amqp_1_0.definitions import AmqpError
+from broker_shim.broker.flow.publications import Publication
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.broker.wiring.address import Node
 from broker_shim.completion import OnComplete
@@ -128,6 +129,8 @@ class IncomingLink(ServedEndpoint):
             if not turn.goes_on():
                 break
         self._runs.hand_over(self._all_stored)
+        if came.delivery.remote_state is not None:  # what a transaction has is answered already
+            self._credit.go_on()
         return count
 
     def on_transfer(self, piece: TransferPiece) -> None:
@@ -247,7 +250,7 @@ class IncomingLink(ServedEndpoint):
         is_noted = self._answering is not None and not delivery.is_settled
         is_alone = transaction is not None or is_noted or routed.is_new
         if isinstance(content, bytes) and not is_alone:
-            self._runs.add(delivery, (header,), (content,), routed.queues)
+            self._runs.add(delivery, Publication((header,), (content,), routed.queues))
             return
         self._runs.hand_over(self._all_stored)  # what came before goes before
         put = partial(self._route.put, header, content, routed)

@@ -7,21 +7,23 @@ taken, where it goes, what work it is. So for messages of one shape it is decide
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from broker_shim.broker.flow.publications import PublicationRuns
+from broker_shim.broker.flow.publications import Publication, PublicationRuns
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.completion import nobody
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.messages.message_reader import MessageReader
+from broker_shim.listener_1_0.outcomes import ACCEPTED
 from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.link_route import Route
 from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
+from broker_shim.listener_1_0.transactions.local_transaction import within
 from broker_shim.protocol_1_0.events import DeliveriesReceived
 from broker_shim.protocol_1_0.links.link import Delivery
-from broker_shim.store.interface import MessageHeader
+from broker_shim.transactions.transaction_refusals import TransactionRefused
 
 AT_A_TIME = 64
 """Messages that are taken before the turn's clock is looked at: some 0.5 ms."""
@@ -77,30 +79,43 @@ class MessageRuns:
         if work:  # no more than the turn has left for
             most = max(1, min(most, self._connection.turn.work_left // work))
         last = first + most
-        run = self.reader.read_run(came.encoded, came.starts[first:last], came.ends[first:last])
-        if run is None:
+        read = self.reader.read_run(came.encoded, came.starts[first:last], came.ends[first:last])
+        if read is None:
             return 0
-        count = len(run.contents)
-        self._window.used(count)
+        run = Publication(*read, routed.queues)
+        delivery, count = came.delivery.part(first, len(run.contents)), len(run.contents)
+        if delivery.remote_state is None:
+            self._window.used(count)
+            self.add(delivery, run)
+        elif not self._post(delivery, run):
+            return 0
         self._broker.metrics.received += count
         self._connection.turn.spend(count * work)
-        self.add(came.delivery.part(first, count), *run, routed.queues)
         return count
 
-    def add(
-        self,
-        delivery: Delivery,
-        headers: Sequence[MessageHeader],
-        contents: Sequence[bytes],
-        queues: Collection[str],
-    ) -> None:
-        """Add the messages of deliveries behind the others; they may share one header."""
+    def _post(self, delivery: Delivery, run: Publication) -> bool:
+        """Put messages within the transaction that their deliveries name, and tell their outcome.
+
+        Returns:
+            False if it does not take all of them, or one needs more than an enqueue: none is put.
+        """
+        try:
+            transaction = self._connection.transactions.named_by(delivery.remote_state)
+        except TransactionRefused:
+            return False
+        is_taken = transaction is not None and transaction.post_run(run)
+        if is_taken:
+            delivery.link.dispose((delivery,), within(transaction, ACCEPTED))
+        return is_taken
+
+    def add(self, delivery: Delivery, run: Publication) -> None:
+        """Add the messages of deliveries behind the others."""
         joined = self._deliveries[-1].joined(delivery) if self._deliveries else None
         if joined is None:
             self._deliveries.append(delivery)
         else:
             self._deliveries[-1] = joined
-        self._publications.add(headers, contents, queues)
+        self._publications.add(*run)
 
     def hand_over(self, on_stored: Callable[[Sequence[Delivery], Outcomes], None]) -> None:
         """Give whole messages to the store; the next attach of the link waits for what it says.

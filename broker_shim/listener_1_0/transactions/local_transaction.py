@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import TransactionalState
+from broker_shim.broker.flow.publications import Publication
 from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.broker.transactions.unit_of_work import SettledWork
 from broker_shim.broker.virtual_host import Broker
@@ -63,6 +64,14 @@ class LocalTransaction:
         """
         self.standing.take(content_bytes, self._clock())
         return self._work.post()
+
+    def post_run(self, run: Publication) -> bool:
+        """Add messages that came whole; False if that is to be decided of each: none is added."""
+        count, content_bytes = len(run.contents), sum(map(len, run.contents))
+        if not self.standing.fits(content_bytes, count) or not self._work.post_run(run):
+            return False
+        self.standing.take(content_bytes, self._clock(), count)
+        return True
 
     def retire(self, retirement: SettledWork) -> None:
         """Take in what a client decided about a delivery: from now on it is this transaction's.

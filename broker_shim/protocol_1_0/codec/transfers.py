@@ -11,6 +11,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from broker_shim.amqp_1_0.composites import TransactionalState
+from broker_shim.protocol_1_0.codec.decoder import read
+from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.serial import WRAP
 
 _START = struct.Struct(">IBBH4sBB").unpack_from
@@ -21,6 +24,9 @@ _LAYOUTS = {0: "0s", 1: "B", 4: "I"}
 _SETTLED = {b"": False, b"A": True, b"AB": True, b"B": False, b"BB": False}
 """What `settled` and `more` may be, as clients write them that leave out what is the default."""
 _VBIN8 = 0xA0
+_FALSE_OR_LEFT_OUT = b"\x40\x42"
+_STATE_PLACE = 8
+"""Fields up to the state of a delivery; the mode of its receiver before it is left out."""
 
 
 class WholeDeliveries(NamedTuple):
@@ -31,6 +37,7 @@ class WholeDeliveries(NamedTuple):
         handle: The handle of the link.
         first_id: The delivery id of the first.
         is_settled: All of them came settled; else none did.
+        state: What their sender told of all of them: that they are of a transaction; None: nothing.
         encoded: Bytes that hold them, as they came.
         tags: The tag of each.
         starts: Where the payload of each begins.
@@ -41,6 +48,7 @@ class WholeDeliveries(NamedTuple):
     handle: int
     first_id: int
     is_settled: bool
+    state: TransactionalState | None
     encoded: bytes
     tags: list[bytes]
     starts: list[int]
@@ -62,6 +70,7 @@ class _Head(NamedTuple):
     handle: int
     delivery_id: int
     is_settled: bool
+    state: TransactionalState | None
     id_start: int
     id_end: int
     tag_start: int
@@ -88,7 +97,7 @@ def whole_deliveries(
         return None
     try:
         head = _head(encoded, at + _START_BYTES, count, at + _START_BYTES - 1 + list_bytes)
-    except (KeyError, IndexError):
+    except (KeyError, IndexError, DecodeError):
         return None
     id_layout = _LAYOUTS[head.id_end - head.id_start]
     layout = f">I{head.id_start - at - 4}s{id_layout}{head.tag_start - head.id_end}s"
@@ -114,9 +123,8 @@ def whole_deliveries(
         at = end
     if not tags:
         return None
-    return WholeDeliveries(
-        channel, head.handle, head.delivery_id, head.is_settled, encoded, tags, starts, ends
-    )
+    its = head.handle, head.delivery_id, head.is_settled, head.state
+    return WholeDeliveries(channel, *its, encoded, tags, starts, ends)
 
 
 def _head(encoded: bytes, at: int, count: int, end: int) -> _Head:
@@ -129,21 +137,37 @@ def _head(encoded: bytes, at: int, count: int, end: int) -> _Head:
         end: Where they end, and the payload begins.
 
     Raises:
-        KeyError, IndexError: It is not exactly that.
+        KeyError, IndexError, DecodeError: It is not exactly that.
     """
     number = int.from_bytes
     id_at = at + 1 + _WIDTHS[encoded[at]]
     tag_at = id_at + 1 + _WIDTHS[encoded[id_at]]
     tag_end = tag_at + 2 + encoded[tag_at + 1]
     last = tag_end + 1 + _WIDTHS[encoded[tag_end]]
-    is_settled = _SETTLED[encoded[last:end]]
+    state = _transaction(encoded, last, end) if count == _STATE_PLACE else None
+    is_settled = encoded[last] == ord("A") if state else _SETTLED[encoded[last:end]]
     is_plain = (
         encoded[tag_at] == _VBIN8
         and not any(encoded[tag_end + 1 : last])  # the format: 0 is AMQP's own, and common
-        and last + count - 4 == end
+        and (state is not None or last + count - 4 == end)
     )
     if not is_plain:
         raise KeyError(count)
     handle = number(encoded[at + 1 : id_at], "big")
     delivery_id = number(encoded[id_at + 1 : tag_at], "big")
-    return _Head(handle, delivery_id, is_settled, id_at + 1, tag_at, tag_at + 2, tag_end, end)
+    its = handle, delivery_id, is_settled, state
+    return _Head(*its, id_at + 1, tag_at, tag_at + 2, tag_end, end)
+
+
+def _transaction(encoded: bytes, at: int, end: int) -> TransactionalState:
+    """The state behind `settled`, which is a transaction, and `more` and a mode that say nothing.
+
+    Raises:
+        KeyError, IndexError, DecodeError: It is not exactly that.
+    """
+    settled, more, mode = encoded[at : at + 3]
+    state, state_end = read(encoded, at + 3)
+    is_plain = settled in b"A" + _FALSE_OR_LEFT_OUT and more in _FALSE_OR_LEFT_OUT and mode == 0x40
+    if not (is_plain and isinstance(state, TransactionalState) and state_end == end):
+        raise KeyError(at)
+    return state

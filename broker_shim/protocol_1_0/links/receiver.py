@@ -163,8 +163,10 @@ class ReceiverLink(Link):
             self._credit.take(count)
             if not run.is_settled:
                 self.remember(run)
+            run.remote_state = kept_state(came.state)
             places = came.starts[:count], came.ends[:count]
-            self.port.tell(DeliveriesReceived(Delivery(run, 0, count), came.encoded, *places))
+            delivery = Delivery(run, 0, count, run.remote_state)
+            self.port.tell(DeliveriesReceived(delivery, came.encoded, *places))
         return count
 
     def _fitting(self, came: WholeDeliveries, most: int) -> int:

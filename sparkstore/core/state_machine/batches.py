@@ -37,6 +37,7 @@ from sparkstore.core.state_machine.call_values import (
     ReleaseCall,
     StoreCall,
     StoredMessage,
+    StoredRun,
     Transaction,
     joined,
     number_of,
@@ -116,6 +117,28 @@ def _taken_in(
     outcomes: list[StoreError | None] = [None] * count
     arrivals.extend(first, headers, bodies, queue, outcomes.__setitem__)
     return range(first, first + count), outcomes
+
+
+def new_messages(
+    machine: StoreStateMachine,
+    headers: Sequence[MessageHeader],
+    bodies: Sequence[bytes],
+    most_bytes: int,
+) -> tuple[StoredRun, list[RecordStep]]:
+    """Make messages as `StoreStateMachine.message` does, whose ids follow each other.
+
+    Returns:
+        The run, and the reservation of ids if one is due.
+
+    Raises:
+        InvalidRequest: A header or content cannot be; none was made.
+    """
+    check_contents(headers, bodies)
+    headers = with_lengths(headers, bodies, most_bytes)
+    arrivals, ids = _Arrivals(machine), range(machine.next_id, machine.next_id + len(bodies))
+    arrivals.give_ids(len(bodies))
+    machine.fresh.update(zip(ids, map(bool, bodies), strict=True))
+    return StoredRun(ids, headers, bodies), arrivals.steps
 
 
 class _Arrivals:

@@ -22,19 +22,16 @@ from sparkstore.core.state_machine import definitions
 from sparkstore.core.state_machine.admission import Admission, dropped_of
 from sparkstore.core.state_machine.arguments import (
     check_body,
-    check_contents,
     check_entry,
     check_header,
     check_message,
     check_new,
     check_switch,
     check_taken,
-    with_lengths,
 )
 from sparkstore.core.state_machine.call_values import (
     RecordStep,
     StoredMessage,
-    StoredRun,
     Transaction,
     number_of,
 )
@@ -93,25 +90,6 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         if header.body_bytes != size or header.header_bytes != header_bytes:
             header = header._replace(header_bytes=header_bytes, body_bytes=size)
         return _new(StoredMessage, (message_id, header, body, False)), steps
-
-    def messages(
-        self, headers: Sequence[MessageHeader], bodies: Sequence[bytes], most_bytes: int
-    ) -> tuple[StoredRun, list[RecordStep]]:
-        """Make messages as `message` does, whose ids follow each other.
-
-        Raises:
-            InvalidRequest: A header or content cannot be; none was made.
-        """
-        check_contents(headers, bodies)
-        headers = with_lengths(headers, bodies, most_bytes)
-        ids = range(self.next_id, self.next_id + len(bodies))
-        self.next_id = ids.stop
-        steps: list[RecordStep] = []
-        if ids.stop > self.state.next_message_id:
-            record = records.ids_reserved(self.now_us(), ids.stop + ID_BLOCK)
-            steps.append(RecordStep(record, self.durability >= _KEPT_MESSAGES))
-        self.fresh.update(zip(ids, map(bool, bodies), strict=True))
-        return StoredRun(ids, headers, bodies), steps
 
     def adopt(self, message: StoredMessage) -> list[RecordStep] | None:
         """Trust that a message is one that another store made, so that it may be enqueued here.

@@ -305,7 +305,7 @@ class StoreMachine(LinkRules):
             return
         take = partial(self.store.dequeue_each, transaction=ours)
         assert outcomes(take, ids, queue, None)[1] == [""] * len(ids)
-        told, run = self.next_told(), StoredRun(ids, [self.given[i].header for i in ids])
+        told, run = self.next_told(), StoredRun(ids, [self.store.load(i).header for i in ids])
         annotations = annotations_with(told)
         put = partial(self.store.enqueue_each, transaction=ours, annotations=annotations)
         assert outcomes(put, run, target)[1] == [""] * len(ids)
