@@ -11,8 +11,6 @@ from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.broker.wiring.address import (
     AddressNode,
-    AmbiguousNode,
-    MalformedNode,
     Node,
     QueueNode,
 )
@@ -20,7 +18,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.links.termini.owner import owner_of
-from broker_shim.listener_1_0.attach.capabilities import as_asked, asks_topic, capabilities_of
+from broker_shim.listener_1_0.attach.capabilities import as_asked, capabilities_of
 from broker_shim.listener_1_0.attach.own_queue import (
     looked_up,
     queue_of_before,
@@ -36,9 +34,8 @@ from broker_shim.listener_1_0.connections.pending_attach import (
     go_through,
     grant,
     put_off,
+    refusal_of_name,
     refuse,
-    refuse_node,
-    temporary_name,
 )
 from broker_shim.listener_1_0.connections.resumption import forget_settled, told_by_receiver
 from broker_shim.listener_1_0.management.management_link import attach_management
@@ -147,16 +144,11 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
         )
         return
     broker, remote = connection.broker, link.remote.target or Target()
-    node: Node = QueueNode(temporary_name(is_topic=asks_topic(remote)))
-    if not remote.dynamic:
-        node = broker.destinations.node_of(remote.address)
-    node, no_topic = as_asked(broker, node, remote)
+    node, no_topic = as_asked(broker, remote, broker.destinations.node_of)
     refusal = refusal_of_link(connection, Act.SEND, node, remote.address) or no_topic
+    refusal = refusal or refusal_of_name(connection, node)
     if refusal is not None:
         refuse(connection, link, refusal)
-        return
-    if isinstance(node, AmbiguousNode | MalformedNode):
-        refuse_node(connection, link, node)
         return
     endpoint = connection.links.attach(connection, link)
     before = queue_of_before(endpoint.terminus)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Source, Target
 from broker_shim.amqp_1_0.definitions import AmqpError
@@ -22,6 +22,7 @@ from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.wiring.address import AddressNode, ExchangeNode, Node, QueueNode
 from broker_shim.errors import InvalidRequest
 from broker_shim.listener_1_0.conditions import Refusal
+from broker_shim.listener_1_0.connections.pending_attach import temporary_name
 from sparkstore.core.link_records import TEMPORARY_OF
 from sparkstore.core.queue_names import is_temporary_topic, shown
 
@@ -81,22 +82,26 @@ CAPABILITIES: Mapping[str, Callable[[LinkNode], bool]] = MappingProxyType(
 """Capability → whether it is true of a link. Others are left out of every answer."""
 
 
-def asks_topic(remote: Source | Target) -> bool:
+def _asks_topic(remote: Source | Target) -> bool:
     """True if a peer asks that each subscriber of the node gets each message."""
     return not _TOPICS.isdisjoint(remote.capabilities or ())
 
 
 def as_asked(
-    broker: ServedQueues, node: Node, remote: Source | Target
+    broker: ServedQueues, remote: Source | Target, named: Callable[[Any], Node]
 ) -> tuple[Node, Refusal | None]:
     """Find the node for a peer that may ask for a topic, or why there is none.
 
     Args:
         broker: Knows which addresses are multicast.
-        node: What the peer's address names.
         remote: The peer's source or target.
+        named: Tells what an address names. A node that is dynamic is named here.
     """
-    if remote.dynamic or not asks_topic(remote):
+    is_topic = _asks_topic(remote)
+    if remote.dynamic:
+        return QueueNode(temporary_name(is_topic=is_topic)), None
+    node = named(remote.address)
+    if not is_topic:
         return node, None
     try:
         return broker.destinations.as_topic(node), None

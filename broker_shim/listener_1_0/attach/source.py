@@ -20,12 +20,11 @@ from broker_shim.broker.wiring.address import (
     AnonymousNode,
     ExchangeNode,
     MalformedNode,
-    Node,
     QueueNode,
 )
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
-from broker_shim.listener_1_0.attach.capabilities import as_asked, asks_topic, capabilities_of
+from broker_shim.listener_1_0.attach.capabilities import as_asked, capabilities_of
 from broker_shim.listener_1_0.attach.own_queue import (
     looked_up,
     queue_of_before,
@@ -45,12 +44,10 @@ from broker_shim.listener_1_0.connections.pending_attach import (
     go_through,
     grant,
     put_off,
+    refusal_of_name,
     refuse,
-    refuse_node,
-    temporary_name,
 )
 from broker_shim.listener_1_0.connections.resumption import (
-    ResumptionPlan,
     give_back_lost,
     resumed_sender,
 )
@@ -133,10 +130,8 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
 def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
     """Find the node that serves the peer; None if there is none, and the link is refused."""
     remote: Source = link.remote.source
-    node: Node = QueueNode(temporary_name(is_topic=asks_topic(remote)))
-    if not remote.dynamic:
-        node = connection.broker.destinations.source_of(remote.address)
-    node, no_topic = as_asked(connection.broker, node, remote)
+    named = connection.broker.destinations.source_of
+    node, no_topic = as_asked(connection.broker, remote, named)
     asked = granted_source(remote, None, TerminusDurability(remote.durable), None)
     stays = asked.lives_on and not isinstance(node, QueueNode)
     refusal = refusal_of_link(connection, Act.RECEIVE, node, remote.address, is_durable=stays)
@@ -145,13 +140,11 @@ def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
         refusal = Refusal(AmqpError.INVALID_FIELD, "a source needs an address")
     if refusal is None and not remote.dynamic:
         refusal = refusal_of_consumer(connection, node)
+    refusal = refusal or refusal_of_name(connection, node)
     if refusal is not None:
         refuse(connection, link, refusal)
         return None
-    if isinstance(node, AmbiguousNode | MalformedNode):
-        refuse_node(connection, link, node)
-        return None
-    assert not isinstance(node, AnonymousNode)
+    assert not isinstance(node, AnonymousNode | AmbiguousNode | MalformedNode)
     return node
 
 
@@ -246,7 +239,8 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
     assert source is not None
     endpoint: BrowsingLink | OutgoingLink
     selector = wanted.filters.selector
-    resumed = _resumed(connection, link, wanted)
+    held = connection.links.held.get(wanted.endpoint.terminus.key)
+    resumed = resumed_sender(link, held) if held else None
     if wanted.is_browser:
         endpoint = BrowsingLink(connection, link, queue, selector)
     else:
@@ -271,12 +265,6 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
         target=as_target(wanted.terms.target),
         unsettled=None if resumed is None else resumed.unsettled,
     )
-
-
-def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> ResumptionPlan | None:
-    """Plan how the new endpoint ends what the link held before it was attached."""
-    held = connection.links.held.get(wanted.endpoint.terminus.key)
-    return resumed_sender(link, held) if held else None
 
 
 class TerminusLookup(ServedEndpoint):

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.broker.orders.wiring_limit import CreatedEntity
-from broker_shim.broker.wiring.address import AmbiguousNode, MalformedNode, described
+from broker_shim.broker.wiring.address import AmbiguousNode, MalformedNode, Node, described
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, LimitReached, StoreError
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
@@ -112,16 +112,17 @@ def refuse(connection: Connection, link: AnyLink, refusal: Refusal) -> None:
     connection.has_output()
 
 
-def refuse_node(connection: Connection, link: AnyLink, node: AmbiguousNode | MalformedNode) -> None:
-    """Tell that a name names nothing.
+def refusal_of_name(connection: Connection, node: Node) -> Refusal | None:
+    """Tell that a name names nothing; None if it does.
 
     The candidates of an ambiguous one go to the broker's log: a client need not learn who else
     has a queue.
     """
     if isinstance(node, AmbiguousNode):
         connection.broker.destinations.warn(node.ambiguous)
-    condition = AmqpError.NOT_FOUND if isinstance(node, AmbiguousNode) else AmqpError.INVALID_FIELD
-    refuse(connection, link, Refusal(condition, described(node)))
+        return Refusal(AmqpError.NOT_FOUND, described(node))
+    is_malformed = isinstance(node, MalformedNode)
+    return Refusal(AmqpError.INVALID_FIELD, described(node)) if is_malformed else None
 
 
 def temporary_name(*, is_topic: bool = False) -> str:

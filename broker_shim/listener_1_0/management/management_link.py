@@ -11,13 +11,12 @@ import logging
 from collections import deque
 from functools import partial
 
-from broker_shim.amqp_1_0.composites import Accepted, Rejected, Source, Target
+from broker_shim.amqp_1_0.composites import Accepted, Rejected, Target
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.authorization import refusal_of_act
-from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
+from broker_shim.listener_1_0.conditions import Refusal, refusal_of
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.pending_attach import grant
 from broker_shim.listener_1_0.management.management_node import ManagementNode
 from broker_shim.listener_1_0.management.messages import (
     ManagementAnswer,
@@ -26,7 +25,7 @@ from broker_shim.listener_1_0.management.messages import (
     request_of,
 )
 from broker_shim.listener_1_0.messages.message import PROTOCOL, parse
-from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
+from broker_shim.listener_1_0.outcomes import ACCEPTED
 from broker_shim.listener_1_0.receiving.command_link import CommandLink
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.links.link import Delivery
@@ -48,22 +47,14 @@ _log = logging.getLogger(__name__)
 
 def attach_management(connection: Connection, link: ReceiverLink) -> None:
     """Serve a link to the node; it ends with its session, and is no terminus."""
-    remote = link.remote.source
-    grant(
-        connection,
-        link,
-        ManagementLink(connection, link),
-        source=Source(None if remote is None else remote.address, outcomes=_OUTCOMES),
-        target=Target(MANAGEMENT),
-        max_message_size=MOST_BYTES,
-    )
+    ManagementLink(connection, link, _CREDIT).serve(Target(MANAGEMENT), _OUTCOMES, MOST_BYTES)
 
 
 class ManagementLink(CommandLink):
     """Our end of a link on which requests come. On the loop's thread only."""
 
-    def __init__(self, connection: Connection, link: ReceiverLink) -> None:
-        super().__init__(connection, link, _CREDIT)
+    def __init__(self, connection: Connection, link: ReceiverLink, credit: int) -> None:
+        super().__init__(connection, link, credit)
         self._node = ManagementNode(connection)
         self._waiting: deque[tuple[Delivery, ManagementRequest]] = deque()
         self._is_busy = False
@@ -95,7 +86,7 @@ class ManagementLink(CommandLink):
                 self._reject(delivery, refusal)
                 continue
             self._is_busy = True
-            self._node.answer(request, partial(self._answer, delivery, request))
+            self._node.answer(request, partial(self._put_answer, delivery, request))
 
     def _refusal_of_reply(self, request: ManagementRequest) -> Refusal | None:
         """Why the answer cannot be sent where the client wants it; None if it can."""
@@ -111,7 +102,7 @@ class ManagementLink(CommandLink):
             )
         return refusal
 
-    def _answer(
+    def _put_answer(
         self, delivery: Delivery, request: ManagementRequest, answer: ManagementAnswer
     ) -> None:
         """Put an answer on the queue of the request's reply-to, then accept the request.
@@ -126,24 +117,14 @@ class ManagementLink(CommandLink):
             if error is not None:
                 _log.warning("an answer of %s is lost: %s", MANAGEMENT, error)
             self._is_busy = False
-            if not self.is_gone:
-                delivery.answer(ACCEPTED)
-                self._take_more()
-                self._go_on()
-                self._connection.has_output()
+            self._answer(delivery, ACCEPTED)
+            self._take_more(len(self._waiting))
+            self._go_on()
 
         node = broker.destinations.node_of(request.reply_to)
         broker.publish(header, body, broker.queues_for(node, header), sent)
 
     def _reject(self, delivery: Delivery, refusal: Refusal) -> None:
-        """Tell why a request is not looked at; who takes no such outcome by the link's end."""
-        if may_reject(self._link):
-            delivery.answer(Rejected(error_of(refusal)))
-            self._take_more()
-            self._connection.has_output()
-        else:
-            self._connection.detach(self._link, refusal)
-
-    def _take_more(self) -> None:
-        if self._link.credit <= _CREDIT // 2:
-            self._link.flow(_CREDIT - len(self._waiting))
+        """Tell why a request is not looked at."""
+        super()._reject(delivery, refusal)
+        self._take_more(len(self._waiting))

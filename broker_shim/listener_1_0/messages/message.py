@@ -55,14 +55,11 @@ MAX_PRIORITY = 9
 _ANY_SIZE = 1 << 62
 
 _DEFAULTS: list[object] = [*MessageHeader(PROTOCOL, durable=False)]
-REST, CREATED_AT, MESSAGE_ID = map(
-    MessageHeader._fields.index, ("header", "created_at", "amqp_message_id")
-)
-"""Places of columns in a `MessageHeader`: what is alike may differ in these."""
-_DURABLE, _PRIORITY, _EXPIRES_AT, _MESSAGE_TYPE, _GROUP_ID = map(
+_REST, _CREATED_AT, _DURABLE, _PRIORITY, _EXPIRES_AT, _MESSAGE_TYPE, _GROUP_ID = map(
     MessageHeader._fields.index,
-    ("durable", "priority", "expires_at", "message_type", "group_id"),
+    ("header", "created_at", "durable", "priority", "expires_at", "message_type", "group_id"),
 )
+"""Places of columns in a `MessageHeader`."""
 _HEADER_BYTES, _BODY_BYTES, _PROPERTIES = map(
     MessageHeader._fields.index, ("header_bytes", "body_bytes", "properties")
 )
@@ -171,7 +168,7 @@ def _with_trace(properties: Any, trace: str) -> tuple[tuple[str, str], ...]:
 def _header(
     rest: bytes, message_type: str, body_bytes: int, columns: list[object]
 ) -> MessageHeader:
-    columns[REST], columns[_MESSAGE_TYPE] = rest, message_type
+    columns[_REST], columns[_MESSAGE_TYPE] = rest, message_type
     columns[_HEADER_BYTES], columns[_BODY_BYTES] = len(rest), body_bytes
     return _new(MessageHeader, columns)  # each was read by the rule of its own column
 
@@ -327,21 +324,13 @@ def _read_properties(items: list[Any], columns: list[object]) -> None:
     for column, value in zip(_PROPERTY_COLUMNS, items, strict=False):
         if value is not None:
             columns[column] = text_of(value)
-    expiry, created, group = _three(items[8:])
+    expiry, created, group = (*items[8:11], None, None, None)[:3]
     if created is not None:
-        columns[CREATED_AT] = in_range(created * 1000)
+        columns[_CREATED_AT] = in_range(created * 1000)
     columns[_GROUP_ID] = group
     if expiry is not None:
         ends = (columns[_EXPIRES_AT], in_range(expiry * 1000))
         columns[_EXPIRES_AT] = min((at for at in ends if isinstance(at, int)), default=None)
-
-
-def _three(items: list[Any]) -> tuple[Any, Any, Any]:
-    """The first three fields of a list; those left out at its end are null."""
-    if len(items) == 3:
-        return items[0], items[1], items[2]
-    first, second, third, *_ = [*items, None, None, None]
-    return first, second, third
 
 
 def in_range(at_us: int) -> int | None:

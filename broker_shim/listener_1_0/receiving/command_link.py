@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
+from broker_shim.amqp_1_0.composites import Rejected, Source
+from broker_shim.listener_1_0.conditions import Refusal, error_of
 from broker_shim.listener_1_0.connections.connection import Connection
+from broker_shim.listener_1_0.connections.pending_attach import grant
 from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
+from broker_shim.listener_1_0.outcomes import may_reject
 from broker_shim.protocol_1_0.events import DeliveriesReceived, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
@@ -28,6 +34,13 @@ class CommandLink(ServedEndpoint, ABC):
         super().__init__(link)
         self._connection, self._most_credit = connection, credit
         self._pieces: list[bytes] = []
+
+    def serve(self, target: Any, outcomes: Sequence[str], most_bytes: int) -> None:
+        """Answer the attach: what the link is to, how commands end, and how large one may be."""
+        remote = self._link.remote.source
+        source = Source(None if remote is None else remote.address, outcomes=tuple(outcomes))
+        sizes = {"max_message_size": most_bytes}
+        grant(self._connection, self._link, self, source=source, target=target, **sizes)
 
     def start(self) -> None:
         """Give the first credit."""
@@ -55,6 +68,26 @@ class CommandLink(ServedEndpoint, ABC):
             self._pieces.clear()
             if not (self.is_gone or self._connection.broker.is_stopping):
                 self._take(piece.delivery, encoded)
+
+    def _take_more(self, waiting: int = 0) -> None:
+        """Let the peer send more, of which so many wait to be done."""
+        if not self.is_gone and self._link.credit <= self._most_credit // 2:
+            self._link.flow(self._most_credit - waiting)
+
+    def _reject(self, delivery: Delivery, refusal: Refusal) -> None:
+        """Tell why not; one that takes no such outcome is told by the end of the link (4.3)."""
+        if may_reject(self._link):
+            self._answer(delivery, Rejected(error_of(refusal)))
+        else:
+            self._detach(refusal)
+
+    def _answer(self, delivery: Delivery, state: Any) -> None:
+        if not self.is_gone:
+            delivery.answer(state)
+            self._connection.has_output()
+
+    def _detach(self, refusal: Refusal) -> None:
+        self._connection.detach(self._link, refusal)
 
     @abstractmethod
     def _take(self, delivery: Delivery, encoded: bytes) -> None:

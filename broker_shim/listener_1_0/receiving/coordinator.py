@@ -8,8 +8,6 @@ when the store did not answer.
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker_shim.amqp_1_0.composites import (
     Accepted,
     Coordinator,
@@ -19,14 +17,12 @@ from broker_shim.amqp_1_0.composites import (
     Modified,
     Rejected,
     Released,
-    Source,
 )
 from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION, AmqpError, TxnCapability
 from broker_shim.errors import Full, InvalidRequest, NotAcquired, StoreError
-from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
+from broker_shim.listener_1_0.conditions import Refusal, refusal_of
 from broker_shim.listener_1_0.connections.connection import Connection
-from broker_shim.listener_1_0.connections.pending_attach import grant
-from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
+from broker_shim.listener_1_0.outcomes import ACCEPTED
 from broker_shim.listener_1_0.receiving.command_link import CommandLink
 from broker_shim.protocol_1_0.codec.decoder import read
 from broker_shim.protocol_1_0.codec.errors import DecodeError
@@ -54,23 +50,12 @@ _OUTCOMES = tuple(kind.DESCRIPTOR for kind in (Accepted, Rejected, Released, Mod
 
 def attach_coordinator(connection: Connection, link: ReceiverLink) -> None:
     """Serve a link to a coordinator, and tell what it can do, whatever was asked for."""
-    remote = link.remote.source
-    source = Source(None if remote is None else remote.address, outcomes=_OUTCOMES)
-    grant(
-        connection,
-        link,
-        CoordinatorLink(connection, link),
-        source=source,
-        target=Coordinator(_CAPABILITIES),
-        max_message_size=MOST_BYTES,
-    )
+    served = CoordinatorLink(connection, link, _CREDIT)
+    served.serve(Coordinator(_CAPABILITIES), _OUTCOMES, MOST_BYTES)
 
 
 class CoordinatorLink(CommandLink):
     """Our end of a control link, which takes no command over `MOST_BYTES`."""
-
-    def __init__(self, connection: Connection, link: ReceiverLink) -> None:
-        super().__init__(connection, link, _CREDIT)
 
     def gone(self) -> None:
         """Roll back what was declared on the link and not discharged."""
@@ -88,9 +73,8 @@ class CoordinatorLink(CommandLink):
         except DecodeError as reason:
             self._detach(refusal_of(reason))
         except TransactionRefused as refusal:
-            self._reject(delivery, refusal)
-        if not self.is_gone and self._link.credit <= _CREDIT // 2:
-            self._link.flow(_CREDIT)
+            self._reject(delivery, refusal_of(refusal))
+        self._take_more()
         self._connection.has_output()
 
     def _act(self, delivery: Delivery, command: Declare | Discharge) -> None:
@@ -114,9 +98,9 @@ class CoordinatorLink(CommandLink):
         if error is None:
             self._answer(delivery, ACCEPTED)
         elif isinstance(error, TransactionRefused):
-            self._reject(delivery, error)
+            self._reject(delivery, refusal_of(error))
         elif isinstance(error, Full | InvalidRequest | NotAcquired):
-            self._reject(delivery, rolled_back(str(error)))
+            self._reject(delivery, refusal_of(rolled_back(str(error))))
         else:
             self._in_doubt(error)
 
@@ -125,22 +109,9 @@ class CoordinatorLink(CommandLink):
         text = f"it is not known whether the transaction is committed: {error}"
         self._detach(Refusal(AmqpError.INTERNAL_ERROR, text))
 
-    def _reject(self, delivery: Delivery, refusal: TransactionRefused) -> None:
-        """Tell why not; one that takes no such outcome is told by the end of the link (4.3)."""
-        detach_reason = refusal_of(refusal)
-        if may_reject(self._link):
-            self._answer(delivery, Rejected(error_of(detach_reason)))
-        else:
-            self._detach(detach_reason)
-
-    def _answer(self, delivery: Delivery, state: Any) -> None:
-        if not self.is_gone:
-            delivery.answer(state)
-            self._connection.has_output()
-
     def _detach(self, refusal: Refusal) -> None:
         self._connection.transactions.abandon(self.end)
-        self._connection.detach(self._link, refusal)
+        super()._detach(refusal)
 
 
 def read_command(encoded: bytes) -> Declare | Discharge:
