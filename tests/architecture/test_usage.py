@@ -19,8 +19,10 @@ CALLED_FROM_OUTSIDE = {
     "DECODER": "an entry point in pyproject.toml leads to it",
     "FrameAddOn": "handlers that users write extend it: docs/amqp-0-10.md",
     "IN_VAIN": "conf/systemd has these codes as text, and a test compares the two",
-    "enqueue_each": "programs of users that have a store: docs/store-interface.md",
+    "acquire_each": "programs of users that have a store: docs/store-interface.md",
+    "enqueue_each": "as `acquire_each`",
     "find_spec": "Python's import system asks it, as of any finder",
+    "release_each": "as `acquire_each`",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -15,6 +15,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError
 from broker_shim.store.interface import Entry
+from sparkstore.core.state_machine.call_values import AcquireCall
 
 
 class Acquisition:
@@ -73,4 +74,4 @@ class Acquisition:
                 self._undelivered.lost(dispatch, message_id)
             on_done(error)
 
-        served.calls.acquire(message_id, name, holder, acquired)
+        served.calls.make(AcquireCall((message_id,), name, holder), acquired)

@@ -33,6 +33,7 @@ from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.storage.loop import wall_us
 from broker_shim.completion import after
 from broker_shim.errors import CorruptData, NotNow, StoreError
+from sparkstore.core.state_machine.call_values import AcquireCall, DequeueCall
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ class ConsumerDelivery:
         else:
             ids = runs[0].message_ids if len(runs) == 1 else message_ids[:count]
             done = partial(self._acquired, runs)
-            self._calls.acquire_each(ids, name, self._holder, done)
+            self._calls.make_each(AcquireCall(ids, name, self._holder), done)
         return count
 
     def take_again(self, message_id: int) -> None:
@@ -198,7 +199,8 @@ class ConsumerDelivery:
                 self._put_back(part)
             elif self._is_settled:
                 done = partial(self._dequeued, part)
-                self._calls.dequeue_each(part.message_ids, self._queue.name, self._holder, done)
+                call = DequeueCall(part.message_ids, self._queue.name, self._holder)
+                self._calls.make_each(call, done)
             else:
                 self._send_covered(part)
 

@@ -17,6 +17,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError, Unavailable
 from broker_shim.store.interface import Annotations
+from sparkstore.core.state_machine.call_values import DequeueCall, ReleaseCall
 
 _ACCEPTED: Mapping[str, Any] = {"outcome": "accepted"}
 
@@ -64,7 +65,7 @@ class Settlement:
         """
 
         def call(ids: Sequence[int], done: OnEachComplete) -> None:
-            self._served.calls.dequeue_each(ids, queue, holder, done, outcome)
+            self._served.calls.make_each(DequeueCall(ids, queue, holder, outcome), done)
 
         dispatch = self._served.queues.get(queue)
 
@@ -97,8 +98,8 @@ class Settlement:
         """
 
         def call(ids: Sequence[int], done: OnEachComplete) -> None:
-            release = self._served.calls.release_each
-            release(ids, queue, holder, done, failed=failed, annotations=annotations)
+            released = ReleaseCall(ids, queue, holder, failed, annotations)
+            self._served.calls.make_each(released, done)
 
         dispatch = self._served.queues.get(queue)
 

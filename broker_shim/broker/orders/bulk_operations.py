@@ -27,6 +27,7 @@ from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.store.interface import StoredMessage
 from sparkstore.core.queue_arguments import QueueTerms
+from sparkstore.core.state_machine.call_values import DequeueCall
 from sparkstore.operations import bulk
 from sparkstore.operations.bulk import (
     Action,
@@ -150,7 +151,7 @@ class BulkOperations:
 
         if held:
             outcome = bulk.purged_outcome(request)
-            served.calls.dequeue_each(held, queue.name, None, done, outcome)
+            served.calls.make_each(DequeueCall(held, queue.name, None, outcome), done)
         else:
             done(())
         return len(held) + withdrawn.left + withdrawn.gone

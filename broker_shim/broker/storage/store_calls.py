@@ -11,7 +11,14 @@ from broker_shim.broker.storage.contents import StoreContents
 from broker_shim.broker.storage.header_reader import HeaderReader, OnRead, ReadHeaders
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.store_puts import Along, Puts
-from broker_shim.completion import OnComplete, OnEachComplete, nobody
+from broker_shim.completion import (
+    OnComplete,
+    OnEachComplete,
+    SomeRefused,
+    each_of,
+    nobody,
+    refusal_of,
+)
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.hold import Messages
 from broker_shim.store.branch_store import (
@@ -22,7 +29,6 @@ from broker_shim.store.branch_store import (
     Xid,
 )
 from broker_shim.store.interface import (
-    Annotations,
     BrokerStore,
     Entry,
     MessageHeader,
@@ -34,6 +40,7 @@ from sparkstore.core.records import Run
 from sparkstore.core.state_machine.call_values import (
     DequeueCall,
     EnqueueCall,
+    EntryCall,
     ForgetBranchCall,
     RecordStep,
     StoreCall,
@@ -261,58 +268,32 @@ class StoreCalls:
         See `BatchCalls.enqueue_new`.
         """
         ids: Sequence[int] = ()
-
-        def done(outcomes: Outcomes) -> None:
-            on_done(ids, outcomes)
-
-        def enqueue(on_complete: OnEachComplete) -> None:
-            nonlocal ids
-            ids = self._store.enqueue_new(messages, on_complete)
-
-        self._call_each(done, len(messages.bodies), enqueue)
-
-    def acquire_each(
-        self, message_ids: Sequence[int], queue: str, holder: str, on_done: OnEachComplete
-    ) -> None:
-        """Reserve many messages of one queue for a holder. See `BatchCalls.acquire_each`."""
-        acquire = partial(self._store.acquire_each, message_ids, queue, holder)
-        self._call_each(on_done, len(message_ids), acquire)
+        count = len(messages.bodies)
+        complete = self.completion(each_of(count, lambda outcomes: on_done(ids, outcomes)), count)
+        self.open_count += 1
+        try:
+            ids = self._store.enqueue_new(messages, lambda outcomes: complete(refusal_of(outcomes)))
+        except StoreError as error:  # Closed is the only one that is raised
+            complete(error)
 
     @property
     def is_batched(self) -> bool:
         """False if the store makes single calls of a batch. See `BatchCalls`."""
         return self._store.is_batched
 
-    def dequeue_each(
-        self,
-        message_ids: Sequence[int],
-        queue: str,
-        holder: str | None,
-        on_done: OnEachComplete,
-        outcome: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Remove many messages from one queue. See `BatchCalls.dequeue_each`."""
-        dequeue = partial(self._store.dequeue_each, message_ids, queue, holder, outcome=outcome)
-        self._call_each(on_done, len(message_ids), dequeue)
+    def make_each(self, call: EntryCall, on_done: OnEachComplete) -> None:
+        """Make a call about a run of messages; `on_done` gets what came of each."""
+        count = len(call.message_ids)
+        self.make(call, each_of(count, on_done), count)
 
-    def release_each(
-        self,
-        message_ids: Sequence[int],
-        queue: str,
-        holder: str,
-        on_done: OnEachComplete,
-        *,
-        failed: bool,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Make many acquired messages available again. See `BatchCalls.release_each`."""
-        options: dict[str, Any] = {"delivery_failed": failed, "annotations": annotations}
-        release = partial(self._store.release_each, message_ids, queue, holder, **options)
-        self._call_each(on_done, len(message_ids), release)
-
-    def acquire(self, message_id: int, queue: str, holder: str, on_done: OnComplete) -> None:
-        """Reserve a message on a queue for a holder. See `MessageStore.acquire`."""
-        self.call(on_done, self._store.acquire, message_id, queue, holder)
+    def make(self, call: StoreCall, on_done: OnComplete, weight: int = 1) -> None:
+        """Make a call of the store (`broker_shim.store.interface`); see `completion`."""
+        complete = self.completion(on_done, weight)
+        self.open_count += 1
+        try:
+            self._store.call(call, complete)
+        except StoreError as error:  # Closed is the only one that is raised
+            complete(error)
 
     def decide_branch(
         self,
@@ -355,43 +336,24 @@ class StoreCalls:
         except StoreError as error:
             self.answer((nobody, error))
 
-    def make(self, call: StoreCall, on_done: OnComplete) -> None:
-        """Make a call of the store. See `broker_shim.store.interface`."""
-        self.call(on_done, self._store.call, call)
-
     def call(
         self, on_done: OnComplete, method: Callable[..., object], *args: Any, **named: Any
     ) -> None:
         """Call a method of the store, with a completion."""
+        complete = self.completion(on_done)
         self.open_count += 1
         try:
-            method(*args, on_complete=self.completion(on_done), **named)
+            method(*args, on_complete=complete, **named)
         except StoreError as error:  # Closed is the only one that is raised
-            self._inbox.post(self._finished, (on_done, error))
+            complete(error)
 
-    def _call_each(self, on_done: OnEachComplete, count: int, call: Callable[..., object]) -> None:
-        """Call a method of the store for a batch of so many, with a completion."""
-        self.open_count += 1
-        post, finished = self._inbox.post, self._finished_each
-        try:
-            call(on_complete=lambda outcomes: post(finished, (on_done, outcomes), count))
-        except StoreError as error:  # Closed is the only one that is raised
-            post(finished, (on_done, [error] * count), count)
+    def completion(self, on_done: OnComplete, weight: int = 1) -> OnComplete:
+        """Wrap `on_done` for the store, so that it is called on the loop's thread; count it.
 
-    def _finished_each(self, answer: tuple[OnEachComplete, Outcomes]) -> None:
-        on_done, outcomes = answer
-        self.open_count -= 1
-        errors = [*filter(None, outcomes)]
-        fatal = next((error for error in errors if isinstance(error, FATAL)), None)
-        if fatal is not None:
-            self.on_fatal(fatal)
-        if not any(isinstance(error, ENDED) for error in errors):
-            on_done(outcomes)
-
-    def completion(self, on_done: OnComplete) -> OnComplete:
-        """Wrap `on_done` for the store, so that it is called on the loop's thread; count it."""
+        `weight` is how many answers it brings, as of `Inbox.post`.
+        """
         post, finished = self._inbox.post, self._finished
-        return lambda error: post(finished, (on_done, error))
+        return lambda error: post(finished, (on_done, error), weight)
 
     def answer(self, answer: _Finished) -> None:
         """Call back on the next turn of the loop, as if the store had completed."""
@@ -401,10 +363,14 @@ class StoreCalls:
     def _finished(self, answer: _Finished) -> None:
         on_done, error = answer
         self.open_count -= 1
-        if isinstance(error, FATAL):
-            self.on_fatal(error)
-        if not isinstance(error, ENDED):
-            on_done(error)
+        if error is not None:
+            errors = error.outcomes if isinstance(error, SomeRefused) else (error,)
+            fatal = next((error for error in errors if isinstance(error, FATAL)), None)
+            if fatal is not None:
+                self.on_fatal(fatal)
+            if any(isinstance(error, ENDED) for error in errors):
+                return
+        on_done(error)
 
 
 def _make(call: Callable[[], None]) -> None:

@@ -22,13 +22,13 @@ from broker_shim.store.interface import (
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.entries import Entry
+from sparkstore.core.state_machine.call_values import AcquireCall, StoreCall
 from tests.support.amqp.memory_broker import MemoryBroker
-from tests.support.stores.unbatched_calls import UnbatchedCalls
 
 LIMIT_BYTES = 64 << 10
 
 
-class Unreadable(UnbatchedCalls, MemoryMessageStore):
+class Unreadable(MemoryMessageStore):
     """Messages that cannot be read, by id, until they are taken off this list."""
 
     def __init__(self) -> None:
@@ -58,14 +58,13 @@ class Unreadable(UnbatchedCalls, MemoryMessageStore):
                 raise self.errors[message_id]
         return super().headers(message_ids)
 
-    def acquire(
-        self, message_id: int, queue: str, holder: str, on_complete: OnComplete, *more: Any
-    ) -> None:
-        self.acquired += 1
-        if self.refusals:
-            self._sink.finish(on_complete, self.refusals.pop())
-            return
-        super().acquire(message_id, queue, holder, on_complete, *more)
+    def call(self, call: StoreCall, on_complete: OnComplete, *more: Any) -> None:
+        if isinstance(call, AcquireCall):
+            self.acquired += len(call.message_ids)
+            if self.refusals:
+                self._sink.finish(on_complete, self.refusals.pop())
+                return
+        super().call(call, on_complete, *more)
 
 
 class EntriesAnew(Mapping[str, Mapping[int, Entry]]):

@@ -23,7 +23,7 @@ from sparkstore.log.wal import Wal
 
 
 class Step(NamedTuple):
-    """Where it ends: at which of what a call leads to."""
+    """Where it ends: at which of what a call of new messages, or of a kind, leads to."""
 
     call: str
     place: str
@@ -36,16 +36,16 @@ STEPS = {
     "half of the answers are out": Step("enqueue_new", "half the output"),
     "a run is about to be committed": Step("enqueue_new", "before the commit"),
     "a run is committed and not marked": Step("enqueue_new", "after the commit"),
-    "a run is about to be acquired": Step("acquire_each", "call"),
-    "half of the acquired run is in the log": Step("acquire_each", "half a group"),
-    "a run is acquired and not sent": Step("acquire_each", "a group"),
-    "half of the frames are out": Step("acquire_each", "half the output"),
-    "a range is disposed and not dequeued": Step("dequeue_each", "call"),
-    "half of the dequeued run is in the log": Step("dequeue_each", "half a group"),
-    "a run is dequeued and not told": Step("dequeue_each", "a group"),
-    "half of what is dequeued is told": Step("dequeue_each", "half the output"),
-    "a dequeued run is about to be committed": Step("dequeue_each", "before the commit"),
-    "a dequeued run is committed and not marked": Step("dequeue_each", "after the commit"),
+    "a run is about to be acquired": Step("acquire", "call"),
+    "half of the acquired run is in the log": Step("acquire", "half a group"),
+    "a run is acquired and not sent": Step("acquire", "a group"),
+    "half of the frames are out": Step("acquire", "half the output"),
+    "a range is disposed and not dequeued": Step("dequeue", "call"),
+    "half of the dequeued run is in the log": Step("dequeue", "half a group"),
+    "a run is dequeued and not told": Step("dequeue", "a group"),
+    "half of what is dequeued is told": Step("dequeue", "half the output"),
+    "a dequeued run is about to be committed": Step("dequeue", "before the commit"),
+    "a dequeued run is committed and not marked": Step("dequeue", "after the commit"),
 }
 
 
@@ -59,7 +59,7 @@ class Deadly:
     def arm(self) -> None:
         """Put itself in the way of what the broker does from now on."""
         call, place = self._step
-        _before(LocalMessageStore, call, self._called)
+        _before(LocalMessageStore, call if call == "enqueue_new" else "call", self._called)
         if place == "half a group":
             written = os.pwritev
             os.pwritev = lambda *args: self._write(written, *args)
@@ -73,9 +73,10 @@ class Deadly:
             Connection.output = lambda of: self._half(output(of))  # type: ignore[method-assign]
             _after(PeerProtocol, "_write", lambda _peer: self._found and self._die())
 
-    def _called(self, _store: Any, messages: Any, *args: Any) -> None:
-        queue = args[0] if self._step.call != "enqueue_new" else messages.queue
-        if queue == self._queue:
+    def _called(self, _store: Any, made: Any, *_others: Any) -> None:
+        if getattr(made, "operation", "enqueue_new") != self._step.call:
+            return
+        if made.queue == self._queue:
             self._left -= 1
             if not self._left:
                 self._awaited = self._step.place
@@ -95,7 +96,7 @@ class Deadly:
 
     def _half(self, encoded: bytes) -> bytes:
         # Frames of a run are long, and answers to what came before it are not.
-        if not self._awaited or len(encoded) < (1_000 if self._step.call == "acquire_each" else 1):
+        if not self._awaited or len(encoded) < (1_000 if self._step.call == "acquire" else 1):
             return encoded
         self._found = "found"
         return encoded[: len(encoded) // 2]

@@ -9,9 +9,11 @@ import pytest
 
 from broker_shim.broker.orders.administration import OnPurged, OnTold
 from broker_shim.broker.orders.queries import BoundAnswer
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
 from broker_shim.store.interface import Queue
+from sparkstore.core.state_machine.call_values import AcquireCall, StoreCall
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
 from tests.support.amqp.link_clients import Client, House, Place
@@ -116,7 +118,7 @@ def test_what_was_acquired_is_removed_by_its_holder(house: House) -> None:
 
 def test_what_another_broker_on_the_store_has_is_not_acquired(house: House) -> None:
     publish(house, "q", "a")
-    house.calls.acquire(1, "q", "another broker", lambda _error: None)
+    house.calls.make(AcquireCall((1,), "q", "another broker"), nobody)
     answers = acquired(house, "one")
     house.run()
     assert isinstance(answers[0], NotAcquired)
@@ -134,11 +136,16 @@ def test_an_acquisition_that_nobody_knows_of_is_given_back(
 ) -> None:
     publish(house, "q", "a")
 
-    def fail(*args: Any, **_named: Any) -> None:
-        house.calls.answer((args[-1], Unavailable("no room")))
+    make = house.calls.make
+
+    def fail(call: StoreCall, on_done: OnComplete, *others: Any) -> None:
+        if isinstance(call, AcquireCall):
+            house.calls.answer((on_done, Unavailable("no room")))
+        else:
+            make(call, on_done, *others)
 
     with monkeypatch.context() as patched:
-        patched.setattr(house.calls, "acquire", fail)
+        patched.setattr(house.calls, "make", fail)
         answers = acquired(house, "one")
         house.run()
     assert isinstance(answers[0], Unavailable)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from broker_shim.completion import OnEachComplete
+from broker_shim.completion import OnComplete, refusal_of
 from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.records import RecordRun, message_dequeued
 from sparkstore.core.state_machine.admission import REPLACED
+from sparkstore.core.state_machine.call_values import (
+    AcquireCall,
+    DequeueCall,
+    ReleaseCall,
+    StoreCall,
+)
 from tests.support.amqp.memory_broker import MemoryBroker
 
 HEADER = MessageHeader("raw", b"h")
@@ -29,29 +35,12 @@ class AnsweringStore(MemoryMessageStore):
         super().__init__()
         self.answers: list[list[StoreError | None]] = []
 
-    def release_each(
-        self, ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete, **how: Any
-    ) -> None:
-        """Give messages back, or answer."""
-        if self.answers:
-            on_complete(self.answers.pop())
+    def call(self, call: StoreCall, on_complete: OnComplete, *more: Any) -> None:
+        """Make a call, or answer."""
+        if self.answers and isinstance(call, DequeueCall | ReleaseCall):
+            on_complete(refusal_of(self.answers.pop()))
         else:
-            super().release_each(ids, queue, holder, on_complete, **how)
-
-    def dequeue_each(
-        self,
-        ids: Sequence[int],
-        queue: str,
-        holder: Any,
-        on_complete: OnEachComplete,
-        *rest: Any,
-        **how: Any,
-    ) -> None:
-        """Remove messages, or answer."""
-        if self.answers:
-            on_complete(self.answers.pop())
-        else:
-            super().dequeue_each(ids, queue, holder, on_complete, *rest, **how)
+            super().call(call, on_complete, *more)
 
 
 class House:
@@ -68,7 +57,7 @@ class House:
         self.moved.run()
         self.ids = [*self.store.recover().entries["q"]]
         self.broker.queues["q"].withdraw(self.ids)
-        self.moved.calls.acquire_each(self.ids, "q", "c", self.results.extend)
+        self.moved.calls.make_each(AcquireCall(self.ids, "q", "c"), self.results.extend)
         self.moved.run()
         assert self.results == [None] * 5
         self.results.clear()

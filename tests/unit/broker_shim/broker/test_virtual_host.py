@@ -19,6 +19,7 @@ from broker_shim.errors import StoreError
 from broker_shim.selectors import parse
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.core.state_machine.call_values import AcquireCall
 from sparkstore.operations.administration import AdminAction, Order, OwnLink
 from tests.support.readiness import is_ready
 
@@ -140,7 +141,7 @@ def test_a_message_that_is_settled_leaves_its_queue(host: SmallHost) -> None:
     host.broker.queues["q"].add(consumer)
     host.publish("a")
     (message_id,) = consumer.held
-    host.calls.acquire_each([message_id], "q", "it", host.answers.extend)
+    host.calls.make_each(AcquireCall([message_id], "q", "it"), host.answers.extend)
     host.broker.settlement.remove(
         [message_id], "q", "it", lambda _ended, outcomes: host.answers.extend(outcomes)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -20,8 +21,10 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
+from broker_shim.completion import OnEachComplete
 from broker_shim.protocol_1_0.codec.frames import encoded_frame
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.core.state_machine.call_values import EntryCall, ReleaseCall
 from tests.support.amqp.bench import Bench
 from tests.support.amqp.raw_client import WINDOW, Raw, flow, waiting
 
@@ -108,12 +111,15 @@ def test_credit_that_is_taken_back_and_given_again_changes_no_order(
     bench.ours.receive(encoded_frame(flow(0, 4)))
     bench.broker.dispatch()  # four are on their way to be acquired
     bench.ours.receive(encoded_frame(flow(0, 1)))
-    release, releases = bench.calls.release_each, list[Callable[[], None]]()
-    monkeypatch.setattr(
-        bench.calls,
-        "release_each",
-        lambda *it, **more: releases.append(partial(release, *it, **more)),
-    )
+    make, releases = bench.calls.make_each, list[Callable[[], None]]()
+
+    def put_off(call: EntryCall, on_done: OnEachComplete) -> None:
+        if isinstance(call, ReleaseCall):
+            releases.append(partial(make, call, on_done))
+        else:
+            make(call, on_done)
+
+    monkeypatch.setattr(bench.calls, "make_each", put_off)
     bench.run()  # one is sent, three go back
     assert len(releases) == 1
     client.send(Flow(0, WINDOW, 0, WINDOW, 0, 1, 9))
@@ -128,31 +134,30 @@ def test_credit_that_is_taken_back_and_given_again_changes_no_order(
 def test_what_is_still_being_acquired_does_not_overtake_what_goes_back(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, put_off = Raw(bench), dict[str, list[Callable[[], None]]]()
+    client, make = Raw(bench), bench.calls.make_each
+    put_off = defaultdict[str, list[Callable[[], None]]](list)
 
-    def put_off_all(name: str) -> None:
-        call, calls = getattr(bench.calls, name), put_off.setdefault(name, [])
-        later = lambda *it, **more: calls.append(partial(call, *it, **more))  # noqa: E731
-        monkeypatch.setattr(bench.calls, name, later)
-
-    def go_on(name: str, count: int) -> None:
+    def go_on(operation: str, count: int) -> None:
         for _ in range(count):
-            put_off[name].pop(0)()
+            put_off[operation].pop(0)()
         bench.run()
 
     client.receiver(0)
     bench.publish(6, 10)
-    put_off_all("acquire_each")
-    put_off_all("release_each")
+    monkeypatch.setattr(
+        bench.calls,
+        "make_each",
+        lambda call, *rest: put_off[call.operation].append(partial(make, call, *rest)),
+    )
     client.send(flow(0, 1))
     client.send(flow(0, 4))
     client.send(flow(0, 0))
-    go_on("acquire_each", 1)  # the first goes back
+    go_on("acquire", 1)  # the first goes back
     client.send(flow(0, 9))
-    go_on("acquire_each", 1)  # the other three
+    go_on("acquire", 1)  # the other three
     assert transfers(client.read()) == []
-    go_on("release_each", 2)
-    go_on("acquire_each", 1)
+    go_on("release", 2)
+    go_on("acquire", 1)
     tags = [each.delivery_tag for each in transfers(client.read())]
     assert len(tags) == 6
     assert tags == sorted(tags)

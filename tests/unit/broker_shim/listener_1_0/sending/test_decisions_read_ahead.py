@@ -7,7 +7,7 @@ link hears of it. What ends the link in between must find them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,11 +23,13 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.primitives import Symbol, UInt
 from broker_shim.broker.delivery.delivery_locks import LockTimer
+from broker_shim.completion import OnEachComplete
 from broker_shim.listener_1_0.connections.containers import SOLE
 from broker_shim.listener_1_0.sending import outgoing_link
 from broker_shim.protocol_1_0.codec.frames import encoded_frame
 from broker_shim.store.interface import Queue
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.core.state_machine.call_values import DequeueCall, EntryCall
 from tests.support.amqp.bench import Bench
 from tests.support.amqp.raw_client import Raw, waiting
 from tests.support.amqp.timers import Clock
@@ -179,13 +181,14 @@ def test_what_is_settled_likewise_frame_after_frame_leaves_by_one_call(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[list[int]] = []
-    dequeue_each = bench.calls.dequeue_each
+    make_each = bench.calls.make_each
 
-    def counted(message_ids: Sequence[int], *more: Any) -> None:
-        calls.append([*message_ids])
-        dequeue_each(message_ids, *more)
+    def counted(call: EntryCall, on_done: OnEachComplete) -> None:
+        if isinstance(call, DequeueCall):
+            calls.append([*call.message_ids])
+        make_each(call, on_done)
 
-    monkeypatch.setattr(bench.calls, "dequeue_each", counted)
+    monkeypatch.setattr(bench.calls, "make_each", counted)
     frames = [decided(at, at, Accepted()) for at in range(COUNT - 2)]
     frames += [decided(at, at, Accepted(), is_settled=False) for at in (COUNT - 2, COUNT - 1)]
     bench.ours.receive(b"".join(frames))
