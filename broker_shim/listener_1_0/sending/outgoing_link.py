@@ -39,9 +39,9 @@ from broker_shim.transactions.transaction_refusals import TransactionRefused, ro
 _UNDER_WAY = 1024
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
 what may be buffered, however much credit it gave."""
-_TURN = 256
-"""So many are taken in one turn, which takes a millisecond. The next follow in the next one, while
-these are in the log: a link that waited for them would stand still for each sync."""
+_TURN = 512
+"""So many are taken in one turn, which takes two milliseconds. The next follow in the next one,
+while these are in the log: a link that waited for them would stand still for each sync."""
 
 _TXN_ID = "txn-id"
 _SETTLED_WITHIN = conditions.Refusal(

@@ -722,7 +722,7 @@ def test_of_ten_thousand_that_wait_one_turn_hands_out_no_more_than_a_batch(tmp_p
         for step in steps:
             before = metrics.delivered
             step()
-            assert metrics.delivered - before <= 256
+            assert metrics.delivered - before <= 512
         takes.ours.output()
         takes.ours.unsent(0)
     assert metrics.delivered == count

@@ -48,8 +48,8 @@ def test_a_client_that_gives_endless_credit_and_does_not_read_holds_about_a_batc
 def test_a_link_takes_the_next_while_the_first_are_in_the_log(
     bench: Bench, store: Unreadable
 ) -> None:
-    bench.publish(600, 10)
-    bench.receiver(credit=600)
+    bench.publish(1_000, 10)
+    bench.receiver(credit=1_000)
     bench.step_to_broker()
     taken = []
     for _turn in range(3):  # no answer of the store comes in between
@@ -57,7 +57,7 @@ def test_a_link_takes_the_next_while_the_first_are_in_the_log(
         taken.append(store.acquired)
         for _delay_s, call in [bench.delayed.pop() for _ in bench.delayed[:]]:
             call()
-    assert taken == [outgoing_link._TURN, 2 * outgoing_link._TURN, 600]
+    assert taken == [outgoing_link._TURN, 1_000, 1_000]
 
 
 def test_endless_credit_still_gets_everything_once_it_reads(bench: Bench) -> None:
