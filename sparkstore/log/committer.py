@@ -56,7 +56,11 @@ class CommitterEvents(NamedTuple):
 
 
 class Committer:
-    """Runs one thread; see the module for what may be concluded from what it fires."""
+    """Runs one thread; see the module for what may be concluded from what it fires.
+
+    Attributes:
+        failure: The error that stopped it; None while it works.
+    """
 
     def __init__(
         self,
@@ -82,7 +86,7 @@ class Committer:
         self._publisher = journal.publisher
         self._changed = threading.Condition()
         self._is_stopping = False
-        self._failure: StoreError | None = None
+        self.failure: StoreError | None = None
         self._in_hand: tuple[int, int | None] = (0, None)
         self._committed_position = self._marked_position = 0
         self._unmarked_bytes = self._unmarked_commits = 0
@@ -107,8 +111,8 @@ class Committer:
     def add(self, group: RecordGroup) -> None:
         """Take a group, in order; after a failure its completions get that error."""
         with self._changed:
-            if self._failure is not None:
-                _fire([group], self._failure)
+            if self.failure is not None:
+                _fire([group], self.failure)
                 return
             was_due = self._batcher.due_at_ms(now_ms=0)
             self._batcher.add(group, now_ms=_now_ms())
@@ -121,11 +125,6 @@ class Committer:
         with self._changed:
             self._batcher.hurry()
             self._changed.notify()
-
-    @property
-    def failure(self) -> StoreError | None:
-        """Return the error that stopped the committer; None while it works."""
-        return self._failure
 
     def stop(self) -> int:
         """Commit what is left, mark it, end the thread.
@@ -302,7 +301,7 @@ class Committer:
         # First: nothing more may be acknowledged while those that wait are told.
         self._on_failure(reason)
         with self._changed:
-            self._failure = reason
+            self.failure = reason
             waiting = [*groups]
             while more := self._batcher.take():
                 waiting += more

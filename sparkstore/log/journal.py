@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import (
@@ -132,8 +133,7 @@ class Journal:
                 commit.rows,
                 mode="append",
                 writer_properties=_AS_DIFFERENCES,
-                commit_properties=self._properties(metadata),
-                post_commithook_properties=_NO_HOOKS,
+                **self._numbered(metadata),
             )
         except (DeltaError, OSError, pa.ArrowException) as reason:
             self._table = None
@@ -150,15 +150,14 @@ class Journal:
             Unavailable: It did not work out; nothing is lost.
             Fenced: Another writer owns the root.
         """
-        metadata = self._signature()
+        options = _options(self._signature())
         files = (self._root.journal / f"segment={segment}").glob("*.parquet")
         self._maintain(
             lambda table: table.optimize.compact(
                 partition_filters=[("segment", "=", str(segment))],
                 target_size=target_bytes,
                 max_concurrent_tasks=1,
-                commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
-                post_commithook_properties=_NO_HOOKS,
+                **options,
             ),
             sum(file.stat().st_size for file in files),
         )
@@ -171,27 +170,14 @@ class Journal:
         """
         listed = ", ".join(map(str, segments))
         self._number += 1
-        metadata = self._metadata(self._number)
-        self._maintain(
-            lambda table: table.delete(
-                f"segment in ({listed})",
-                commit_properties=self._properties(metadata),
-                post_commithook_properties=_NO_HOOKS,
-            )
-        )
+        options = self._numbered(self._metadata(self._number))
+        self._maintain(lambda table: table.delete(f"segment in ({listed})", **options))
 
     def vacuum(self, grace_s: float) -> None:
         """Remove files that no version since `grace_s` ago names. As `merge` in what it raises."""
-        metadata = self._signature()
-        self._maintain(
-            lambda table: table.vacuum(
-                retention_hours=int(grace_s // 3600),
-                dry_run=False,
-                enforce_retention_duration=False,
-                commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
-                post_commithook_properties=_NO_HOOKS,
-            )
-        )
+        hours, options = int(grace_s // 3600), _options(self._signature())
+        options |= {"dry_run": False, "enforce_retention_duration": False}
+        self._maintain(lambda table: table.vacuum(hours, **options))
 
     def checkpoint(self, grace_s: float = 0.0) -> None:
         """Write a Delta checkpoint, drop the log files that no version since `grace_s` ago needs.
@@ -256,13 +242,9 @@ class Journal:
     def _metadata(self, number: int) -> dict[str, str]:
         return {**self._signature(), "sparkstore.number": str(number)}
 
-    def _properties(self, metadata: dict[str, str]) -> CommitProperties:
+    def _numbered(self, metadata: dict[str, str]) -> dict[str, Any]:
         version = self._epoch * _EPOCH + int(metadata["sparkstore.number"])
-        return CommitProperties(
-            custom_metadata=metadata,
-            max_commit_retries=0,
-            app_transactions=[Transaction(JOURNAL_APP, version)],
-        )
+        return _options(metadata, [Transaction(JOURNAL_APP, version)])
 
     def _landed(self) -> None:
         self._number += 1
@@ -327,6 +309,14 @@ class Journal:
                 # another opener's commit may be seen between its link and its bytes
                 error = reason
         raise error
+
+
+def _options(
+    metadata: dict[str, str], transactions: list[Transaction] | None = None
+) -> dict[str, Any]:
+    """How each commit is made: it is not tried again by itself, and nothing follows it."""
+    properties = CommitProperties(metadata, 0, transactions)
+    return {"commit_properties": properties, "post_commithook_properties": _NO_HOOKS}
 
 
 def free_bytes(folder: Path) -> int:

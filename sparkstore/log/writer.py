@@ -164,20 +164,19 @@ class Log:
         self._taken_bytes += len(packed)
         # Before the put: from then on another thread may complete them, and their content is read.
         self._recent.add(runs)
-        self._inbox.put(_new(_Item, (packed, runs, on_complete, None, False)))
-        if self._has_ended:
-            self._refuse_the_rest()
+        self._put(_new(_Item, (packed, runs, on_complete, None, False)))
         return first
 
     def finish(self, on_complete: Fire, error: StoreError | None) -> None:
         """Fire a completion in its turn, with `error`, and without a record."""
-        self._inbox.put(_Item(b"", (), on_complete, error))
-        if self._has_ended:
-            self._refuse_the_rest()
+        self._put(_Item(b"", (), on_complete, error))
 
     def flush(self, on_complete: Fire) -> None:
         """Call back, on the committer's thread, when all records before are in Delta commits."""
-        self._inbox.put(_Item(b"", (), on_complete, is_flush=True))
+        self._put(_Item(b"", (), on_complete, is_flush=True))
+
+    def _put(self, item: _Item) -> None:
+        self._inbox.put(item)
         if self._has_ended:
             self._refuse_the_rest()
 
