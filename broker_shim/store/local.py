@@ -25,7 +25,6 @@ from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.expiring_store import LocalExpiry
 from broker_shim.store.full_queues import FullQueues
 from broker_shim.store.interface import (
-    Annotations,
     BrokerStore,
     ContentWriter,
     MessageHeader,
@@ -48,19 +47,15 @@ from sparkstore.core.state_machine.arguments import (
     check_stored_run,
 )
 from sparkstore.core.state_machine.call_values import (
-    WIRING_CALLS,
-    AttachCall,
+    AcquireCall,
     BranchCall,
-    ConfigureCall,
-    DetachCall,
+    DequeueCall,
     EnqueueCall,
-    EntryCall,
     RecordStep,
-    SettleCall,
+    ReleaseCall,
     StoreCall,
-    StoredRun,
     Transaction,
-    UnsettledCall,
+    is_stored,
 )
 from sparkstore.core.state_machine.definitions import recovered_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
@@ -73,9 +68,6 @@ Observer = Callable[[Sequence[RecordStep]], None]
 _WIRING = (Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND)
 _LINKS = (Kind.ATTACHED, Kind.DETACHED)
 _POLICIES = (Kind.CONFIGURED, Kind.UNCONFIGURED)
-_OF_LINKS = (AttachCall, DetachCall, UnsettledCall, SettleCall)
-_DECIDED_ALONE = (*WIRING_CALLS, ConfigureCall, *_OF_LINKS)
-"""By the state machine's method of the same name, whose arguments are the call's."""
 SHARED_KINDS = frozenset((*_WIRING, *_LINKS, *_POLICIES))
 """Of a call that begins with one of these all members are told; a policy alters queues."""
 
@@ -100,10 +92,6 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
         self.settlement_times = SettlementTimes(machine)
         branches.restore(machine)
         self._reads = LocalReads(machine, sink, self._holding)
-        self._decisions: dict[type[StoreCall], Decide] = {
-            **{made: getattr(machine, made.operation) for made in _DECIDED_ALONE},
-            EnqueueCall: self._enqueue,
-        }
 
     @property
     def durability(self) -> TerminusDurability:
@@ -116,30 +104,23 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """Decide a call by the state machine, on the short road where it is plain.
+        """Decide a call by the state machine: most by its method of the same name.
 
         See `CallTarget.call`.
         """
-        if isinstance(call, EntryCall):
+        is_alone = transaction is None
+        if isinstance(call, EnqueueCall) and not (is_alone and is_stored(call)):
+            self._decide(on_complete, self._enqueue, call, transaction=transaction)
+        elif isinstance(call, EnqueueCall | DequeueCall | AcquireCall | ReleaseCall):
             self.decide_run(call, on_complete, transaction)
-            return
-        if transaction is None:
-            if isinstance(call, EnqueueCall):
-                if isinstance(call.message, StoredRun):
-                    self.decide_run(call, on_complete)
-                    return
-                is_plain = call.annotations is None and not call.delivery_count
-                if is_plain and self.enqueue_plain(call.message, call.queue, on_complete):
-                    return
-            elif isinstance(call, BranchCall):
-                self.decide_branch(call, on_complete)
-                return
-        elif isinstance(call, BranchCall):
+        elif not isinstance(call, BranchCall):
+            decide = partial(getattr(self._machine, call.operation), **call.by_name())
+            self._decide(on_complete, decide, transaction=transaction)
+        elif is_alone:
+            self.decide_branch(call, on_complete)
+        else:
             refusal = InvalidRequest(NOT_IN_TRANSACTION)
             self._decide(on_complete, _refuse, refusal, transaction=transaction)
-            return
-        decide = partial(self._decisions[type(call)], **call.by_name())
-        self._decide(on_complete, decide, transaction=transaction)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """Make a message with the next id. See `ContentCalls.message`.
@@ -278,23 +259,20 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
         self._machine.apply(steps, self._sink.append(kept, on_complete))
 
     def _enqueue(
-        self,
-        message: StoredMessage | StoredRun,
-        queue: str,
-        annotations: Annotations | None,
-        delivery_count: int,
-        transaction: Transaction | None = None,
+        self, call: EnqueueCall, transaction: Transaction | None = None
     ) -> list[RecordStep]:
-        check_queue(queue)
-        if isinstance(message, StoredMessage):
-            check_message(message)
-            check_size(message.header.body_bytes, self._max_message_bytes)
+        check_queue(call.queue)
+        if is_stored(call):
+            check_stored_run(call.message)
         else:
-            check_stored_run(message)
-        call = EnqueueCall(message, queue, annotations, delivery_count)
+            check_message(call.message)
+            check_size(call.message.headers[0].body_bytes, self._max_message_bytes)
         if transaction is not None:
             return transactions.enqueue(self._machine, call, transaction)
-        return self._machine.enqueue(**call.by_name())
+        message, notes = call.message, call.annotations
+        assert isinstance(message, StoredMessage)
+        nobody = (None, None)
+        return self._machine.enqueue(message, call.queue, None, nobody, notes, call.delivery_count)
 
     def _stage_piece(
         self, message: StoredMessage, body_offset: int, piece: bytes, on_complete: OnComplete

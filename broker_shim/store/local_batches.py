@@ -16,7 +16,6 @@ from sparkstore.core.state_machine.call_values import (
     EnqueueCall,
     EntryCall,
     RecordStep,
-    StoredMessage,
     Transaction,
     TransactionContext,
 )
@@ -24,7 +23,7 @@ from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 
 class LocalBatches:
-    """`BatchCalls` of a `LocalMessageStore`, and the single calls that are batches of one."""
+    """`BatchCalls` of a `LocalMessageStore`, and the calls about runs."""
 
     _machine: StoreStateMachine
     _sink: Sink
@@ -32,32 +31,6 @@ class LocalBatches:
     _max_message_bytes: int
     _check_open: Callable[[], None]
     _take: Callable[[list[RecordStep], OnComplete], None]
-
-    def enqueue_plain(self, message: StoredMessage, queue: str, on_complete: OnComplete) -> bool:
-        """The batch of one that is asked for most, by the shortest way.
-
-        Returns:
-            False if nothing was done: it is to be decided as any other call.
-        """
-        check_completion(on_complete)
-        with self._lock:
-            self._check_open()
-            try:
-                steps = batches.plain_enqueue(
-                    self._machine, message, queue, self._max_message_bytes
-                )
-                if steps is None:
-                    return False
-                if len(steps) > 1:  # others make room
-                    self._take(steps, on_complete)
-                    return True
-                (step,) = steps
-                position = self._sink.append((step.run,) if step.is_kept else (), on_complete)
-            except StoreError as refusal:
-                self._sink.finish(on_complete, refusal)
-            else:
-                self._machine.apply_enqueued(step, position)
-        return True
 
     def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
         """Put new messages on their queue under one holding of the lock.

@@ -205,45 +205,6 @@ class _Arrivals:
                 refuse(index, refusal)
 
 
-def plain_enqueue(
-    machine: StoreStateMachine, message: StoredMessage, queue: str, most_bytes: int
-) -> list[RecordStep] | None:
-    """The batch of one that a store gets the most: a message that was on no queue yet.
-
-    The queue is not looked into: a message that was never put on a queue is on none. While any
-    branch is in doubt, all is left to the single call.
-
-    Args:
-        machine: Of the store.
-        message: As the caller gave it, whatever it is.
-        queue: As the caller gave it, whatever it is.
-        most_bytes: How long the content of a message may be.
-
-    Returns:
-        The steps; None if it is not plainly right: the single call decides it, or says why not.
-
-    Raises:
-        Full: There is no room for it.
-    """
-    if type(message) is not StoredMessage or type(queue) is not str:
-        return None
-    message_id, header, body, is_staged = message
-    if (
-        machine.in_doubt
-        or machine.promised
-        or queue not in machine.terms
-        or is_staged is not False
-        or type(message_id) is not int
-        or not machine.is_fresh(message_id)
-        or type(header) is not MessageHeader
-        or not _is_plain(header, body, most_bytes)
-    ):
-        return None
-    admission = Admission(machine)
-    admission.admit(message, queue)
-    return admission.steps
-
-
 def enqueue_given(
     machine: StoreStateMachine,
     message_ids: Sequence[int],

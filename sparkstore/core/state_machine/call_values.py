@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard
 
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.durability import TerminusDurability
@@ -485,6 +485,11 @@ class Transaction:
         if not self.is_open:
             message = f"transaction {self.transaction} has ended: begin another"
             raise InvalidRequest(message)
+
+
+def is_stored(call: StoreCall) -> TypeGuard[EnqueueCall]:
+    """True if a call puts messages on a queue whose content the store has."""
+    return isinstance(call, EnqueueCall) and isinstance(call.message, StoredRun)
 
 
 EntryCall = DequeueCall | AcquireCall | ReleaseCall

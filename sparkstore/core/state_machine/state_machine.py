@@ -278,33 +278,15 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         """Apply steps to the state; `position` is that of the first that is kept."""
         for step in steps:
             run, is_kept = step.run, step.is_kept
-            if step.message is not None:
-                self.apply_enqueued(step, position)
-            else:
-                fold.apply(self.state, position if is_kept else 0, run)
-                after = self._AFTER.get(run.record.kind)
-                if after is not None:
-                    after(self, step)
+            fold.apply(self.state, position if is_kept else 0, run)
+            after = self._AFTER.get(run.record.kind)
+            if after is not None:
+                after(self, step)
             position += run.rows if is_kept else 0
         self.state.position = position - 1  # transient steps have none
         if self.has_dropped:
             self.has_dropped = False
             self.on_dropped(dropped_of(steps))
-
-    def apply_enqueued(self, step: RecordStep, position: int) -> None:
-        """Apply the step of one enqueue, as `apply` does."""
-        fold.enqueued(self.state, position if step.is_kept else 0, step.record)
-        message, header = step.message, step.record.message
-        assert message is not None
-        assert header is not None
-        self.fresh.pop(message.message_id, None)
-        if step.identity is not None or step.value is not None:
-            self.note_names(step)
-        if step.is_kept:
-            self.volatile.pop(message.message_id, None)
-        elif header.protocol is not None:
-            self.volatile[message.message_id] = message._replace(header=header)
-        self.state.position = position - 1 + step.is_kept
 
     def entry(self, queue: str, message_id: int) -> fold.Entry:
         """Find an entry, whoever has it.
@@ -369,6 +351,19 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             for message_id in [*self.volatile]:
                 self._forget(message_id)
 
+    def _after_enqueued(self, step: RecordStep) -> None:
+        message, header = step.message, step.record.message
+        if message is None:
+            self._after_entries(step)
+            return
+        self.fresh.pop(message.message_id, None)
+        if step.identity is not None or step.value is not None:
+            self.note_names(step)
+        if step.is_kept:
+            self.volatile.pop(message.message_id, None)
+        elif header is not None and header.protocol is not None:
+            self.volatile[message.message_id] = message._replace(header=header)
+
     def _after_entries(self, step: RecordStep) -> None:
         for message_id in step.run.message_ids if self.fresh or self.volatile else ():
             self.fresh.pop(message_id, None)
@@ -384,7 +379,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         Kind.CREATED: _after_created,
         Kind.ALTERED: _after_created,
         Kind.DESTROYED: _after_destroyed,
-        Kind.ENQUEUED: _after_entries,
+        Kind.ENQUEUED: _after_enqueued,
         Kind.DEQUEUED: _after_entries,
         Kind.DETACHED: InDoubtStateMachine.after_detached,
     }

@@ -359,7 +359,8 @@ class StoreMachine(LinkRules):
             for name, message_id in theirs.sees:
                 model.entries[name][message_id].holder = None
             for (_queue, message_id), _told in theirs.adds:
-                self.given.pop(message_id, None)
+                if not model.is_on_a_queue(message_id):
+                    self.given.pop(message_id, None)
         if restarted:
             self.restarted()
 
