@@ -54,6 +54,7 @@ from sparkstore.core.state_machine.call_values import (
     RecordStep,
     ReleaseCall,
     StoreCall,
+    StoredRun,
     Transaction,
     is_stored,
 )

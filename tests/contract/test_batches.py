@@ -255,6 +255,13 @@ def _bring(q: BrokerStore, bodies: Sequence[bytes]) -> None:
         done(q.call, EnqueueCall(run, "q"), transaction=within)
 
 
+def test_messages_that_are_on_no_queue_yet_are_no_stored_ones(q: BrokerStore) -> None:
+    made = [q.message(HEADER, b"body") for _ in range(3)]
+    run = StoredRun([message.message_id for message in made], [made[0].header])
+    assert outcomes(q.enqueue_each, run, "q")[1] == ["InvalidRequest"] * 3
+    assert [*q.recover().entries["q"]] == []
+
+
 def test_a_run_in_memory_is_moved_with_its_content(q: BrokerStore) -> None:
     run = NewMessageRun((HEADER._replace(durable=False),), (b"in memory",) * 3, "q")
     ids, _ = outcomes(q.enqueue_new, run)

@@ -7,10 +7,9 @@ it dequeues, acquires or releases it claims at once: nobody else gets it before 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
 
 from sparkstore.core.annotations import as_detail
-from sparkstore.core.records import Kind, MessageHeader, Record, RecordRun, each_header, run_of
+from sparkstore.core.records import Kind, Record, RecordRun, each_header, run_of
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.batches import Decided, rising_parts
 from sparkstore.core.state_machine.call_values import (
@@ -87,7 +86,7 @@ def _put_stored(
         its = slice(len(outcomes), len(outcomes) + len(part))
         shared = messages.headers if len(messages.headers) == 1 else headers[its]
         run = StoredRun(part, shared, messages.bodies[its])
-        if type(part) is range and _is_plain_run(machine, part, shared, call.queue, admission):
+        if _is_plain_run(machine, run, call.queue, admission):
             _admit_run(admission, run, call)
             outcomes += [None] * len(part)
             continue
@@ -112,30 +111,30 @@ def _put_one(
 
 
 def _is_plain_run(
-    machine: StoreStateMachine,
-    message_ids: range,
-    headers: Sequence[MessageHeader],
-    queue: str,
-    admission: Admission,
+    machine: StoreStateMachine, run: StoredRun, queue: str, admission: Admission
 ) -> bool:
     """True if no rule can refuse these messages, or ask anything of them.
 
     All of them are new, were brought by the same transaction, or are in the log.
     """
+    message_ids, headers, bodies = run
     terms = machine.terms.get(queue)
-    if terms is None or machine.in_doubt or machine.promised or not terms.keeps_messages:
+    if type(message_ids) is not range or terms is None:
+        return False
+    if machine.in_doubt or machine.promised or not terms.keeps_messages:
         return False
     is_kept = all(header.durable for header in headers)
     if terms.asks_of_arrivals or admission.overflowed or not is_kept:
         return False
     if not machine.volatile.keys().isdisjoint(message_ids):
         return False
-    if not admission.brought.isdisjoint(message_ids):
-        return admission.brought.issuperset(message_ids)
-    if not machine.fresh.keys().isdisjoint(message_ids):
-        return not machine.held_back and all(map(machine.is_fresh, message_ids))
+    are_brought = not admission.brought.isdisjoint(message_ids)
+    if not are_brought and not machine.fresh.keys().isdisjoint(message_ids):
+        is_whole = bool(bodies) and all(map(machine.is_fresh, message_ids))
+        return is_whole and not machine.held_back
     entries = machine.state.queues[queue].entries
-    return machine.state.messages.has_all(message_ids) and all(
+    known = admission.brought.issuperset if are_brought else machine.state.messages.has_all
+    return known(message_ids) and all(
         (queue, message_id) in admission.taken
         for message_id in message_ids
         if message_id in entries
