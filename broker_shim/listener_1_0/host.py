@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.broker.wiring.address import ExchangeNode, Node
+from broker_shim.broker.wiring.address import ExchangeNode
 from broker_shim.completion import wait_for
 from broker_shim.errors import InvalidRequest
 from broker_shim.links import (
@@ -83,7 +83,7 @@ class Amqp10Listener:
             if terms is None or terms.queue is None:
                 continue
             try:
-                _have(store, self.broker, terminus.key, terms, terms.queue, timeout_s)
+                self._have(store, terminus.key, terms, timeout_s)
             except (InvalidRequest, InvalidSelector) as reason:
                 key = terminus.key
                 text = "link %s of %s cannot have its queue, so it ends: %s"
@@ -94,35 +94,19 @@ class Amqp10Listener:
             else:
                 own(self.broker, terminus)
 
-
-def _have(
-    store: WiringCalls,
-    broker: Broker,
-    key: LinkKey,
-    terms: LinkTerms,
-    queue: str,
-    timeout_s: float,
-) -> None:
-    if queue not in broker.queues:
-        _make(store, broker, key, terms, timeout_s)
-    if terms.source is not None and not terms.source.dynamic:
-        filters = read_filters(filter_set_of(terms.source))
-        broker.queues[queue].only = filters.selector
-
-
-def _make(
-    store: WiringCalls, broker: Broker, key: LinkKey, terms: LinkTerms, timeout_s: float
-) -> None:
-    queue, node = queue_of_terms(broker, key, terms), _node_of(broker, terms)
-    wait_for([partial(store.create, queue)], timeout_s)
-    broker.serve(queue)
-    if isinstance(node, ExchangeNode):
-        bound = broker.binding_of(queue.name, node)
-        wait_for([partial(store.bind, bound, {})], timeout_s)
-        broker.router.bind(bound.exchange, bound.binding_key, bound.queue)
-
-
-def _node_of(broker: Broker, terms: LinkTerms) -> Node | None:
-    if terms.source is None or terms.source.dynamic:
-        return None
-    return broker.destinations.source_of(terms.source.address)
+    def _have(self, store: WiringCalls, key: LinkKey, terms: LinkTerms, timeout_s: float) -> None:
+        """Have the queue of a link, bound as its source says, and route there what it selects."""
+        broker, source = self.broker, terms.source
+        selects = None if source is None or source.dynamic else source
+        if terms.queue not in broker.queues:
+            queue = queue_of_terms(broker, key, terms)
+            node = None if selects is None else broker.destinations.source_of(selects.address)
+            wait_for([partial(store.create, queue)], timeout_s)
+            broker.serve(queue)
+            if isinstance(node, ExchangeNode):
+                bound = broker.binding_of(queue.name, node)
+                wait_for([partial(store.bind, bound, {})], timeout_s)
+                broker.router.bind(bound.exchange, bound.binding_key, bound.queue)
+        if selects is not None and terms.queue is not None:
+            filters = read_filters(filter_set_of(selects))
+            broker.queues[terms.queue].only = filters.selector

@@ -235,25 +235,22 @@ def _steps(
     broker, links, terminus = connection.broker, connection.links, endpoint.terminus
     assert terms.queue is not None
     begin: list[Step] = [room_for_queue(connection, terms.queue), partial(links.quiet, endpoint)]
-    user = connection.login.principal.name
-    if subscription.key == terminus.key:
-        grant = partial(links.grant, endpoint, terms)
-        queue = subscription_queue(
-            broker, terminus.key, terms, node, lambda: terminus.is_over, user
-        )
-        return [*begin, grant, queue]
-    if subscription.is_volatile:
-        links.ends_with(link, subscription.key)
-    queue = subscription_queue(
+    key, user = subscription.key, connection.login.principal.name
+    is_own = key == terminus.key
+    queue = _subscription_queue(
         broker,
-        subscription.key,
+        key,
         terms,
         node,
-        lambda: links.registry.find(subscription.key) is None,
+        lambda: terminus.is_over if is_own else links.registry.find(key) is None,
         user,
     )
+    if is_own:
+        return [*begin, partial(links.grant, endpoint, terms), queue]
+    if subscription.is_volatile:
+        links.ends_with(link, key)
     grant = partial(links.grant, endpoint, _PLAIN)
-    return [*begin, grant, partial(links.keep, subscription.key, terms), queue]
+    return [*begin, grant, partial(links.keep, key, terms), queue]
 
 
 def _terms(
@@ -381,7 +378,7 @@ def own(broker: Broker, terminus: Terminus) -> None:
         broker.queues[terms.queue].owner = owner_of(terminus.key.remote_container_id)
 
 
-def subscription_queue(
+def _subscription_queue(
     broker: Broker,
     key: LinkKey,
     terms: LinkTerms,

@@ -84,12 +84,12 @@ class ConnectionLinks:
         # it held by that, and what was the link's own ends last.
         left = self._links.left(link, closed=closed)
         self._let_go([link])
-        if left.refusal is not None:
-            return left.refusal
-        if left.over is not None:
+        if isinstance(left, Refusal):
+            return left
+        if left is not None:
             if closed:
-                _write_down(self._access, self._login, left.over)
-            self._links.finish(left.over, then)
+                _write_down(self._access, self._login, left)
+            self._links.finish(left, then)
         elif then is not None:
             then(None)
         return None

@@ -11,7 +11,7 @@ Two things outlive an attachment as long as the terminus lives (AMQP 2.6.13), wh
 its session's life. For a link of tier 2 (`UNSETTLED_STATE`) they outlive a crash, too. What it
 holds of its queue stays acquired (`held`), so nobody else gets it; when the terminus ends it is
 given back, and counts as a failed delivery. And what was under way to the store for an earlier
-attachment is waited for before the next one is answered (`when_quiet`). So the maps of unsettled
+attachment is waited for before the next one is answered (`quiet`). So the maps of unsettled
 deliveries tell what is durable and nothing else. That begins with the last frame of a delivery: a
 large one may be enqueued long after its connection was lost, and is remembered all the same.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -70,18 +70,6 @@ class Held(NamedTuple):
     failed: bool = True
 
 
-class DetachOutcome(NamedTuple):
-    """The outcome of a detach: a terminus that is over, or a refusal.
-
-    Attributes:
-        over: A terminus to `finish`.
-        refusal: Why nothing was done.
-    """
-
-    over: Terminus | None = None
-    refusal: Refusal | None = None
-
-
 def now_ms() -> int:
     """Read a clock that only rises, in milliseconds."""
     return time.monotonic_ns() // 1_000_000
@@ -108,7 +96,7 @@ class Links:
         self._waits_for: dict[Link, LinkKey] = {}
         self._ending_with: dict[Link, LinkKey] = {}
         self._under_way: dict[LinkKey, int] = {}
-        self._waiting: dict[LinkKey, list[Callable[[], None]]] = {}
+        self._waiting: dict[LinkKey, list[OnComplete]] = {}
         self._expires_at_ms: int | None = None
 
     def attach(self, connection: Connection, link: Link) -> LinkEndpoint:
@@ -231,7 +219,11 @@ class Links:
 
     def quiet(self, endpoint: LinkEndpoint, on_done: OnComplete) -> None:
         """Wait for what is under way of earlier attachments."""
-        self.when_quiet(endpoint.terminus.key, lambda: on_done(None))
+        key = endpoint.terminus.key
+        if key in self._under_way:
+            self._waiting.setdefault(key, []).append(on_done)
+        else:
+            on_done(None)
 
     def ends_with(self, link: Link, key: LinkKey) -> None:
         """Let the terminus of this key end with the last of its links here; this link is one."""
@@ -241,19 +233,23 @@ class Links:
         """Note a link without a source that asks for a terminus; closing the link ends that."""
         self._looking[link] = key
 
-    def left(self, link: Link, *, closed: bool) -> DetachOutcome:
-        """Detach a link, whoever wished it; `closed`: the peer did, for good."""
+    def left(self, link: Link, *, closed: bool) -> Terminus | Refusal | None:
+        """Detach a link, whoever wished it; `closed`: the peer did, for good.
+
+        Returns:
+            The terminus, if it is over: `finish` it; or why nothing was done.
+        """
         looked_up = self._looking.pop(link, None)
         if looked_up is not None:
-            return self._unsubscribed(looked_up) if closed else DetachOutcome()
+            return self._unsubscribed(looked_up) if closed else None
         endpoint = self._endpoints.pop(link, None)
         if endpoint is None:
-            return DetachOutcome()
+            return None
         # Counted while this endpoint still consumes from the queue: it is one of them.
         is_last = self._consumer_count(endpoint.terminus) <= 1
         over = self.registry.detach(endpoint, now_ms(), closed=closed and is_last)
         self._schedule()
-        return DetachOutcome(over)
+        return over
 
     def session_ended(
         self, connection: Connection, channel: int, links: Iterable[Link]
@@ -291,8 +287,8 @@ class Links:
     def finish(self, over: Terminus, then: OnComplete | None = None) -> None:
         """End what was the link's own, then have it forgotten; `then` when that is durable."""
         self._left_elsewhere.discard(over.key)
-        self.begin(over.key)  # a new link of that name waits: its own would be forgotten
-        self.end_own(over, partial(self._forget, over, then))
+        # A new link of that name waits: its own would be forgotten.
+        self.end_own(over, self.tracked(over, partial(self._forget, over, then)))
 
     def _forget(self, over: Terminus, then: OnComplete | None, error: StoreError | None) -> None:
         forget = self.registry.forget
@@ -300,7 +296,6 @@ class Links:
             forget(over) if then is None else self._calls.call(then, forget, over)
         elif then is not None:  # the store has ended, and the link is there after the next start
             then(error)
-        self.end(over.key)
 
     def end_own(self, terminus: Terminus, on_done: OnComplete) -> None:
         """Give back what a terminus holds, and destroy its queue; `on_done` when that is gone."""
@@ -378,35 +373,24 @@ class Links:
     def tracked(self, terminus: Terminus, on_done: OnComplete) -> OnComplete:
         """Wrap a completion of a call that the next attach of the link has to wait for."""
         key = terminus.key
-        self.begin(key)
+        self._under_way[key] = self._under_way.get(key, 0) + 1
 
         def done(error: StoreError | None) -> None:
             try:
                 on_done(error)
             finally:
-                self.end(key)
+                self._end(key)
 
         return done
 
-    def begin(self, key: LinkKey) -> None:
-        """Count a call for a link that is under way to the store; then `end`."""
-        self._under_way[key] = self._under_way.get(key, 0) + 1
-
-    def end(self, key: LinkKey) -> None:
+    def _end(self, key: LinkKey) -> None:
         """Note that a call for a link has its outcome; after the last, go on with who waited."""
         left = self._under_way.pop(key) - 1
         if left:
             self._under_way[key] = left
         else:
             for then in self._waiting.pop(key, ()):
-                then()
-
-    def when_quiet(self, key: LinkKey, then: Callable[[], None]) -> None:
-        """Call `then` when nothing of a link is under way to the store, at once if nothing is."""
-        if key in self._under_way:
-            self._waiting.setdefault(key, []).append(then)
-        else:
-            then()
+                then(None)
 
     def expire(self) -> None:
         """End the termini whose time is over."""
@@ -422,16 +406,12 @@ class Links:
             self._expires_at_ms = at_ms
             self._broker.later(max(0.0, (at_ms - now_ms()) / 1000), self.expire)
 
-    def _unsubscribed(self, key: LinkKey) -> DetachOutcome:
+    def _unsubscribed(self, key: LinkKey) -> Terminus | Refusal | None:
         terminus = self.registry.find(key)
         if terminus is None:
-            return DetachOutcome()
+            return None
         over = None if self._consumer_count(terminus) else self.registry.drop(key)
-        if over is None:
-            return DetachOutcome(
-                refusal=Refusal(AmqpError.RESOURCE_LOCKED, "the subscription has a consumer")
-            )
-        return DetachOutcome(over)
+        return over or Refusal(AmqpError.RESOURCE_LOCKED, "the subscription has a consumer")
 
     def _consumer_count(self, terminus: Terminus) -> int:
         """Count the consumers of a terminus' own queue."""

@@ -1,7 +1,7 @@
 """Links on which a client sends: bytes → message → store → outcome.
 
 `incoming_link` is the link, and `link_route` where its messages go. `incoming_message` is one
-message on its way into the store in pieces, `message_runs` those that came whole. `credit_window`
+message on its way into the store in pieces, `message_runs` those that came whole. `link_credit`
 says how many may be under way, and `received_deliveries` what a link that may be resumed remembers.
 What comes on a `command_link` goes to no queue: `coordinator` is that of transactions.
 A sender is told an outcome when the store has completed the enqueue, and never before.

@@ -16,7 +16,6 @@ from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.connections.served_endpoint import ServedEndpoint
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
-from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import (
     IncomingMessage,
     LargeContent,
@@ -73,12 +72,11 @@ class IncomingLink(ServedEndpoint):
         self._partial: bytes | None = None
         settings = connection.broker.settings
         self._most_whole_bytes = min(STAGED_BYTES, settings.max_header_bytes)
-        self._window = CreditWindow(settings.credit)
-        self._runs = MessageRuns(connection, self._route, self._window, answering)
+        self._credit = LinkCredit(connection, link, self._answering)
+        self._runs = MessageRuns(connection, self._route, self._credit, answering)
         self._is_refused = False
         self._holds_back = False
         self._held_bytes = 0
-        self._credit = LinkCredit(connection, link, self._window, self._answering)
 
     def start(self) -> None:
         """Give the first credit."""
@@ -171,7 +169,7 @@ class IncomingLink(ServedEndpoint):
         """Whether a delivery was stored before: then it is read past, and answered at its end."""
         is_known = answering.is_known(piece)
         if is_known and piece.is_last and not piece.delivery.is_settled:
-            self._window.used()
+            self._credit.used()
             self._accept(piece.delivery)
         return is_known
 
@@ -213,7 +211,7 @@ class IncomingLink(ServedEndpoint):
         """Act on a message that came whole."""
         if self._broker.is_stopping:
             return
-        self._window.used()
+        self._credit.used()
         self._metrics.received += 1
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
@@ -264,7 +262,7 @@ class IncomingLink(ServedEndpoint):
         self, deliveries: Sequence[Delivery], outcomes: Sequence[StoreError | None]
     ) -> None:
         if not any(outcomes) and self._answering is None and not self.is_gone:
-            self._window.done(len(outcomes))
+            self._credit.done(len(outcomes))
             self._link.dispose(deliveries, ACCEPTED)
             self._credit.go_on()
             return
@@ -312,13 +310,12 @@ class IncomingLink(ServedEndpoint):
         if error is not None:
             if isinstance(error, NotNow):
                 self._credit.failed()
-                self._window.used()  # given back by `_refuse`
             self._refuse(delivery, refusal_of(error), transaction)
             return
         if transaction is None:
             self._accept(delivery)
             return
-        self._window.done()
+        self._credit.done()
         if not self.is_gone:
             delivery.answer(within(transaction, ACCEPTED))
             self._credit.go_on()
@@ -326,7 +323,7 @@ class IncomingLink(ServedEndpoint):
     def _accept(self, delivery: Delivery) -> None:
         """Answer a delivery as accepted, now that it is stored."""
         answering = self._answering
-        self._window.done()
+        self._credit.done()
         if self.is_gone:
             if answering is None and not delivery.is_settled:
                 self._resumable.remember(delivery.tag, STORED)
@@ -349,7 +346,7 @@ class IncomingLink(ServedEndpoint):
         """
         if transaction is not None:
             transaction.spoil(f"a message was refused: {refusal.description}")
-        self._window.refused()
+        self._credit.refused()
         self._metrics.refused += not isinstance(refusal, Unroutable)
         if self.is_gone:
             return

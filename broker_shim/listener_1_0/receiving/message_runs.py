@@ -17,7 +17,7 @@ from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.connections.connection import Connection
 from broker_shim.listener_1_0.messages.message_reader import MessageReader
 from broker_shim.listener_1_0.outcomes import ACCEPTED
-from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
+from broker_shim.listener_1_0.receiving.link_credit import LinkCredit
 from broker_shim.listener_1_0.receiving.link_route import Route
 from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
 from broker_shim.listener_1_0.transactions.local_transaction import within
@@ -43,7 +43,7 @@ class MessageRuns:
         self,
         connection: Connection,
         route: Route,
-        window: CreditWindow,
+        credit: LinkCredit,
         answering: ReceivedDeliveries,
     ) -> None:
         """Begin with no message.
@@ -51,11 +51,11 @@ class MessageRuns:
         Args:
             connection: The connection that the link is on.
             route: Tells where a message goes.
-            window: Counts what is under way.
+            credit: Counts what is under way.
             answering: The next attach of the link waits for what becomes of them.
         """
         self._connection, self._broker = connection, connection.broker
-        self._route, self._window, self._answering = route, window, answering
+        self._route, self._credit, self._answering = route, credit, answering
         settings = connection.broker.settings
         self.reader = MessageReader(settings.max_header_bytes)
         self.takes_no_durable = settings.durable_messages is DurableMessages.REJECTED
@@ -85,7 +85,7 @@ class MessageRuns:
         run = Publication(*read, routed.queues)
         delivery, count = came.delivery.part(first, len(run.contents)), len(run.contents)
         if delivery.remote_state is None:
-            self._window.used(count)
+            self._credit.used(count)
             self.add(delivery, run)
         elif not self._post(delivery, run):
             return 0

@@ -79,22 +79,20 @@ class BrowsingLink(ServedEndpoint):
     def on_dispositions(self, runs: Sequence[Run]) -> None:
         """Send no more of a copy that the peer decided about; nothing else changes."""
         for run in runs:
-            self._decided(run)
-
-    def _decided(self, delivery: Run) -> None:
-        if self._wire.is_sending(delivery):
-            taken = self._wire.large
-            assert taken is not None
-            self._wire.break_off()
-            self._copies.large_ended(taken)
-        elif delivery.remote_state is not None:
-            delivery.dispose(None)
+            if self._wire.is_sending(run):
+                taken = self._wire.large
+                assert taken is not None
+                self._wire.break_off()
+                self._copies.large_ended(taken)
+            elif run.remote_state is not None:
+                run.dispose(None)
 
     def look(self) -> None:
         """Copy what waits after the cursor, as far as there is credit. See `Browser.look`."""
         ready, entries = self._look.ready, self._look.entries
-        while not self.is_gone and self._may_take():
-            if self._is_full():
+        while not self.is_gone and self._copies.count < min(self._link.credit, _UNDER_WAY):
+            if self._connection.room_bytes(self._link) < 0:  # what is to be written goes first
+                self._connection.wait_for_room(self)
                 return
             if not ready and not self._look.go_on():
                 if self._look.is_at_end and not self._copies.count:
@@ -105,17 +103,6 @@ class BrowsingLink(ServedEndpoint):
                 self._copies.show(message_id, entries.pop(message_id, None))
         if self._link.credit <= 0 and not self._copies.count:  # it had all that it asked for
             self._end_drain()
-
-    def _may_take(self) -> bool:
-        """True if there is credit for one more, and not too much under way."""
-        return self._copies.count < min(self._link.credit, _UNDER_WAY)
-
-    def _is_full(self) -> bool:
-        """True if what is to be written has to be written first."""
-        if self._connection.room_bytes(self._link) >= 0:
-            return False
-        self._connection.wait_for_room(self)
-        return True
 
     def took(self, run: TakenRun) -> None:
         """Do nothing: the credit of a link is spent by its transfers. See `CopyOutlet`."""

@@ -98,7 +98,7 @@ class Resumption:
         """
         link = self._link
         if link.is_incomplete and not (link.is_gone or link.unsettled or self.to_send):
-            self._owner.leave()
+            self._connection.leave(link)
 
     def left(self) -> dict[bytes, Held]:
         """Take what is still held, and was not sent again; the next call gets nothing."""

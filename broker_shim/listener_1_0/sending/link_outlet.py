@@ -69,6 +69,9 @@ class LinkOutlet:
     def took(self, run: TakenRun) -> None:
         """Do nothing: the credit of a link is spent by its transfers. See `Outlet`."""
 
+    def unsent(self, run: TakenRun) -> None:
+        """Do nothing: the credit of an unsent message was not spent. See `Outlet`."""
+
     @property
     def room(self) -> int:
         """The number of transfers that the link has credit for. See `Outlet`."""
@@ -104,9 +107,6 @@ class LinkOutlet:
         """Begin to send a large message, and write it piece by piece. See `Outlet.begin`."""
         self.send(run, (failures,))
         self._broker.later(0.0, self.write)
-
-    def unsent(self, run: TakenRun) -> None:
-        """Do nothing: the credit of an unsent message was not spent. See `Outlet`."""
 
     def keep(self, message_id: int, delay_s: float) -> None:
         """Have the link send a message later that its client has in pieces. See `Outlet`."""

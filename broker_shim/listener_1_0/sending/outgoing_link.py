@@ -326,10 +326,6 @@ class OutgoingLink(ServedEndpoint):
         """
         self.holdings.give_back(decided.message_ids, failed=True)
 
-    def leave(self) -> None:
-        """Detach, for the peer to attach again."""
-        self._connection.leave(self._link)
-
     def _decided_within(self, run: Run, taken: TakenRun) -> None:
         """Hand deliveries to the transaction that their client decided in."""
         try:

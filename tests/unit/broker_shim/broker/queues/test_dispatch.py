@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor, Survivors
 from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from tests.support.readiness import is_ready
 
 
@@ -143,42 +142,6 @@ def test_every_message_is_waiting_or_held_and_never_both(steps: list[str]) -> No
             queue.removed([held.pop()])
         assert len(held) == len(set(held))
         assert len(queue.browse(Cursor(), 100)) + len(held) == len(queue)
-
-
-def test_credit_is_given_when_half_the_window_is_free() -> None:
-    window = CreditWindow(10)
-    assert window.to_give(0) == 10
-    for _ in range(4):
-        window.used()
-        window.done()
-    assert window.to_give(6) == 0
-    window.used()
-    window.done()
-    assert window.to_give(5) == 5
-
-
-def test_what_is_under_way_counts_against_the_window() -> None:
-    window = CreditWindow(10)
-    for _ in range(10):
-        window.used()
-    assert window.to_give(0) == 0
-    for _ in range(5):
-        window.done()
-    assert window.to_give(0) == 5
-
-
-def test_an_unavailable_store_cuts_credit_to_one_a_probe_and_success_doubles_it() -> None:
-    window = CreditWindow(8)
-    window.used()
-    window.failed()
-    assert window.to_give(0) == 0
-    window.probe()
-    given_credit = []
-    for _ in range(4):
-        given_credit.append(window.to_give(0))
-        window.used()
-        window.done()
-    assert given_credit == [1, 2, 4, 8]
 
 
 def test_calls_from_many_threads_are_made_once_each_in_the_order_of_each_thread() -> None:
