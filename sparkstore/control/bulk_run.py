@@ -1,6 +1,6 @@
-"""Carries out a bulk operation: ids in, requests of `TURN_IDS` out, one after the other.
+"""Carries out a bulk operation: ids in, requests of `MAX_IDS` out, one after the other.
 
-Why a run that is cut off can be run again: what its requests did is true, each whole. The next
+Why a run that is cut off can be run again: what its requests did is true, each part whole. The next
 run's choice does not find it any more (moved, purged), or finds it as it was asked for (requeued:
 those that were last in the queue come last again). `replay` marks each copy with the message it is
 of, and the choice leaves out what has a copy on the target.
@@ -18,7 +18,7 @@ from sparkstore.content.reader import ContentReader
 from sparkstore.control.client import AdminClient
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import NotNow
-from sparkstore.operations.bulk import TURN_IDS, Action, Answer, MessageDraft, Request
+from sparkstore.operations.bulk import MAX_IDS, TURN_IDS, Action, Answer, MessageDraft, Request
 
 REPLAYED = "sparkstore.replayed"
 """Property of a message that `replay` put back: the id of the message that it is a copy of."""
@@ -62,7 +62,7 @@ def run(control: AdminClient, job: Job, message_ids: Iterable[int], show: Show) 
 
     def answers() -> Iterator[Answer]:
         left = iter(message_ids)
-        while batch := tuple(islice(left, TURN_IDS)):
+        while batch := tuple(islice(left, MAX_IDS)):
             answer = control.run(Request(job.action, job.queue, batch, job.to, job.operation))
             yield answer
             if answer.full:  # what comes next would overtake those that stay

@@ -37,13 +37,13 @@ from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.log.start import open_log
 from sparkstore.operations.administration import Order, decide, existing
 from sparkstore.operations.branch_orders import BranchAct, BranchOrder
-from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
+from sparkstore.operations.bulk import RUN_IDS, Action, Answer, MessageDraft, Request
 from sparkstore.operations.placement import PlacementRequest
-from sparkstore.operations.placements_at_rest import placement_steps
 from sparkstore.operations.root_at_rest import (
     StateFacts,
     bulk_steps,
     order_steps,
+    placement_steps,
     plan,
     put_steps,
 )
@@ -166,13 +166,13 @@ class OfflineControl:
     def purge(
         self, queue: str, show: Callable[[Answer], None], operation: str | None = None
     ) -> Answer:
-        """Purge a queue in parts of `MAX_IDS`, showing each answer (`AdminClient.purge`)."""
+        """Purge a queue in parts of `RUN_IDS`, showing each answer (`AdminClient.purge`)."""
         total = Answer()
         with self._audited("purge-queue", queue, operation=operation) as answers:
             name = existing(queue, StateFacts(self._machine.state))
             message_ids = [*self._machine.state.queues[name].entries]
-            for first in range(0, len(message_ids), MAX_IDS):
-                part = tuple(message_ids[first : first + MAX_IDS])
+            for first in range(0, len(message_ids), RUN_IDS):
+                part = tuple(message_ids[first : first + RUN_IDS])
                 request = Request(Action.PURGE, name, part, operation=operation)
                 total = total.plus(self._run(request))
                 answers.append(total)
@@ -186,9 +186,9 @@ class OfflineControl:
 
     def _run(self, request: Request) -> Answer:
         machine = self._machine
-        planned = plan(machine.state, request, now_us=machine.now_us())
-        if planned.missing is not None:
-            self._append(machine.create(Queue(planned.missing)))
+        planned, missing = plan(machine.state, request, now_us=machine.now_us())
+        if missing is not None:
+            self._append(machine.create(Queue(missing)))
         self._transaction += 1
         self._append(bulk_steps(machine, planned.steps, self._transaction))
         return planned.answer
@@ -234,7 +234,7 @@ class OfflineControl:
         _check_host_left(self._machine.state)
         steps = [*changed_by_others(self._machine.state, self._machine.now_us()), *steps]
         done: SimpleQueue[StoreError | None] = SimpleQueue()
-        position = self._log.append([step.record for step in steps], done.put)
+        position = self._log.append([step.run for step in steps], done.put)
         self._machine.apply([step._replace(is_kept=True) for step in steps], position)
         error = done.get()
         if error is not None:

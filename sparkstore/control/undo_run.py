@@ -1,15 +1,16 @@
 """Carries out an undo: reads the log, plans, and gives requests to whoever has the queues.
 
 The log is flushed first, so that all of the operation is in the tables. Then a deleted queue is
-made again, and the plan's steps go in requests of `TURN_IDS`, each one transaction. An undo that is
-cut off can be run again: what its requests did is in the log, and `operation_history` finds it.
+made again, and the plan's steps go in requests, each one transaction: neighbours that go the same
+way are one run. An undo that is cut off can be run again: what its requests did is in the log, and
+`operation_history` finds it.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,9 +20,9 @@ from sparkstore.core.queue_arguments import arguments_of, own_arguments_of
 from sparkstore.core.queue_names import shown
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, Order
-from sparkstore.operations.bulk import TURN_IDS, Answer, MessageDraft
+from sparkstore.operations.bulk import RUN_IDS, TURN_IDS, Answer, MessageDraft
 from sparkstore.operations.operation_history import LogRow, OperationHistory, follow
-from sparkstore.operations.placement import Placement, PlacementRequest
+from sparkstore.operations.placement import Placement, PlacementRequest, joined
 from sparkstore.operations.undo import CONTENT_GONE, UndoPlan, UndoStep, plan_undo
 from sparkstore.recovery.operation_log import operation_rows
 from sparkstore.tables.root import Root
@@ -183,21 +184,38 @@ def _make_queue(control: PlaceClient, planned: Undo) -> None:
 
 
 def _portions(steps: list[UndoStep], reader: ContentReader) -> Iterator[tuple[Placement, ...]]:
-    part: list[Placement] = []
-    size = 0
-    for step in steps:
-        placement = step.placement
-        if step.copies:
-            header, body = reader.read(step.copies)
-            header = header._replace(expires_at=placement.expires_at)
-            placement = placement._replace(draft=MessageDraft(header, body))
-            length = len(body) + header.header_bytes
-        else:
-            length = 0
-        if part and (len(part) == TURN_IDS or size + length > _PUT_BYTES):
-            yield tuple(part)
-            part, size = [], 0
-        part.append(placement)
-        size += length
+    """Part steps into requests: of so many runs, messages, and bytes of copies at most."""
+    part, messages, size = list[Placement](), 0, 0
+    for placement in joined(_drafted(steps, reader)):
+        length = 0 if placement.draft is None else _bytes_of(placement.draft)
+        for some in _cut(placement):
+            is_full = len(part) == TURN_IDS or messages + some.messages > RUN_IDS
+            if part and (is_full or size + length > _PUT_BYTES):
+                yield tuple(part)
+                part, messages, size = [], 0, 0
+            part.append(some)
+            messages, size = messages + some.messages, size + length
     if part:
         yield tuple(part)
+
+
+def _drafted(steps: Iterable[UndoStep], reader: ContentReader) -> Iterator[Placement]:
+    """Iterate over placements, those of copies with their content."""
+    for placement, copies, _size in steps:
+        if copies:
+            header, body = reader.read(copies)
+            header = header._replace(expires_at=placement.expires_at)
+            yield placement._replace(draft=MessageDraft(header, body))
+        else:
+            yield placement
+
+
+def _cut(placement: Placement) -> Iterator[Placement]:
+    """Cut a long run into parts that a request may have."""
+    for at in range(0, placement.messages, RUN_IDS):
+        ids = placement.message_ids[at : at + RUN_IDS]
+        yield placement._replace(message_id=ids.start, messages=len(ids))
+
+
+def _bytes_of(draft: MessageDraft) -> int:
+    return len(draft.body) + draft.header.header_bytes

@@ -119,27 +119,29 @@ class Entries(Mapping[int, Entry]):
         message_bytes: Bytes of all messages there: headers and bodies.
         soonest: Nothing that waits expires before, UTC µs; `NO_EXPIRY`: nothing does.
         has_delays: Some entry was to be delivered not before a time, since the start.
+        old: The older entries, packed.
+        young: The others, as objects, which came after them.
     """
 
     __slots__ = (
-        "_packed",
-        "_young",
         "_young_soonest",
         "has_delays",
         "message_bytes",
+        "old",
         "soonest",
+        "young",
     )
 
     def __init__(self) -> None:
-        self._young: dict[int, Entry] = {}
-        self._packed = PackedEntries()
+        self.young: dict[int, Entry] = {}
+        self.old = PackedEntries()
         self.message_bytes = 0
         self.has_delays = False
         self.soonest = self._young_soonest = NO_EXPIRY
 
     def add(self, message_id: int, entry: Entry) -> None:
         """Put an entry at the end of the queue, which does not have it yet."""
-        young = self._young
+        young = self.young
         young[message_id] = entry
         self.message_bytes += entry.message_bytes
         if entry.detail is not None:
@@ -155,9 +157,9 @@ class Entries(Mapping[int, Entry]):
         self.message_bytes += pack(columns.message_bytes).total
         for detail in filter(None, (held[2] for held in columns.held)):
             self._note(detail)
-        if count < LEAST_CHUNK and len(self._young) < _YOUNG:
+        if count < LEAST_CHUNK and len(self.young) < _YOUNG:
             few = EntryChunk(0, range(count), message_ids, columns)
-            self._young.update(zip(message_ids, map(few.entry, range(count)), strict=True))
+            self.young.update(zip(message_ids, map(few.entry, range(count)), strict=True))
             self._expires(few.soonest)
             return
         self._pack_all()
@@ -168,16 +170,16 @@ class Entries(Mapping[int, Entry]):
         """Remove entries from the queue, of a range those of a chunk together; KeyError if gone."""
         for chunk, start, end in self._pieces(message_ids):
             if chunk is None:
-                self.message_bytes -= self._young.pop(start).message_bytes
+                self.message_bytes -= self.young.pop(start).message_bytes
             else:
                 self.message_bytes -= chunk.message_bytes(start, end)
-                self._packed.remove(chunk, start, end)
+                self.old.remove(chunk, start, end)
 
     def hold(self, message_ids: Sequence[int], holder: str | None) -> None:
         """Mark entries as acquired by `holder`, of a range those of a chunk together."""
         for chunk, start, end in self._pieces(message_ids):
             if chunk is None:
-                self._young[start].acquired_by = holder
+                self.young[start].acquired_by = holder
             else:
                 chunk.hold(start, end, holder)
 
@@ -190,13 +192,13 @@ class Entries(Mapping[int, Entry]):
         """
         count, most = 0, len(message_ids)
         while count < most:
-            entry = self._young.get(message_ids[count])
+            entry = self.young.get(message_ids[count])
             if entry is not None:
                 if entry.position <= 0 or entry.acquired_by not in (None, holder):
                     break
                 count += 1
                 continue
-            place = self._packed.find(message_ids[count])
+            place = self.old.find(message_ids[count])
             if place is None:
                 break
             chunk, index = place
@@ -214,7 +216,7 @@ class Entries(Mapping[int, Entry]):
         """
         for chunk, start, end in self._pieces(message_ids):
             if chunk is None:
-                yield self._young[start].at, 1
+                yield self.young[start].at, 1
             else:
                 yield from chunk.came_at(start, end)
 
@@ -223,7 +225,7 @@ class Entries(Mapping[int, Entry]):
         at, stop, is_range = 0, len(message_ids), type(message_ids) is range
         while at < stop:
             first = message_ids[at]
-            if first in self._young:
+            if first in self.young:
                 at += 1
                 yield None, first, 0
                 continue
@@ -248,7 +250,7 @@ class Entries(Mapping[int, Entry]):
 
     def give_back(self, message_id: int, delivery_count: int, detail: str | None = None) -> None:
         """Make an entry available again, with a new detail if not None; KeyError if it is gone."""
-        entry = self._young.get(message_id)
+        entry = self.young.get(message_id)
         if detail is not None:
             self._note(detail)
         if entry is not None:
@@ -271,7 +273,7 @@ class Entries(Mapping[int, Entry]):
         """
         message_ids: list[int] = []
         looks = 0
-        for chunk in self._packed.chunks:
+        for chunk in self.old.chunks:
             if chunk.soonest <= now_us:
                 if looks == _CHUNKS_A_LOOK or len(message_ids) >= count:
                     return Expired(message_ids[:count], is_all=False)
@@ -281,14 +283,14 @@ class Entries(Mapping[int, Entry]):
             if len(message_ids) >= count:
                 return Expired(message_ids[:count], is_all=False)
             message_ids += self._expired_young(now_us)
-        packed = min((chunk.soonest for chunk in self._packed.chunks), default=NO_EXPIRY)
+        packed = min((chunk.soonest for chunk in self.old.chunks), default=NO_EXPIRY)
         self.soonest = min(packed, self._young_soonest)
         return Expired(message_ids[:count], is_all=len(message_ids) <= count)
 
     def _expired_young(self, now_us: int) -> list[int]:
         ends = {
             message_id: entry.expires_at
-            for message_id, entry in self._young.items()
+            for message_id, entry in self.young.items()
             if entry.expires_at is not None and entry.acquired_by is None
         }
         self._young_soonest = min(ends.values(), default=NO_EXPIRY)
@@ -304,7 +306,7 @@ class Entries(Mapping[int, Entry]):
 
     def __getitem__(self, message_id: int) -> Entry:
         """The entry as it is now."""
-        entry = self._young.get(message_id)
+        entry = self.young.get(message_id)
         if entry is not None:
             return entry
         chunk, index = self._place(message_id)
@@ -312,10 +314,10 @@ class Entries(Mapping[int, Entry]):
 
     def get(self, message_id: int, default: None = None) -> Entry | None:  # type: ignore[override]
         """Return an entry or the default, as `Mapping.get`, without the cost of an exception."""
-        entry = self._young.get(message_id)
+        entry = self.young.get(message_id)
         if entry is not None:
             return entry
-        place = self._packed.find(message_id)
+        place = self.old.find(message_id)
         return default if place is None else place[0].entry(place[1])
 
     def holder(self, message_id: int) -> tuple[str | None, int] | None:
@@ -323,27 +325,27 @@ class Entries(Mapping[int, Entry]):
 
         Cheaper than `get`.
         """
-        entry = self._young.get(message_id)
+        entry = self.young.get(message_id)
         if entry is not None:
             return entry.acquired_by, entry.position
-        place = self._packed.find(message_id)
+        place = self.old.find(message_id)
         return None if place is None else place[0].holder(place[1])
 
     def __contains__(self, message_id: object) -> bool:
         """True if the message is on the queue."""
-        if message_id in self._young:
+        if message_id in self.young:
             return True
-        return isinstance(message_id, int) and self._packed.find(message_id) is not None
+        return isinstance(message_id, int) and self.old.find(message_id) is not None
 
     def __len__(self) -> int:
         """The number of entries on the queue."""
-        return self._packed.count + len(self._young)
+        return self.old.count + len(self.young)
 
     def __iter__(self) -> Iterator[int]:
         """Message ids in queue order."""
-        for chunk in [*self._packed.chunks]:
+        for chunk in [*self.old.chunks]:
             yield from chunk.message_ids()
-        yield from self._young
+        yield from self.young
 
     def items(self) -> ItemsView[int, Entry]:
         """Ids and entries in queue order, made as they are asked for."""
@@ -355,16 +357,16 @@ class Entries(Mapping[int, Entry]):
 
     def walk(self) -> Iterator[tuple[int, Entry]]:
         """Iterate over ids and entries in queue order."""
-        for chunk in [*self._packed.chunks]:
+        for chunk in [*self.old.chunks]:
             for index in compress(range(len(chunk.is_there)), chunk.is_there):
                 yield chunk.ids[index], chunk.entry(index)
-        yield from self._young.items()
+        yield from self.young.items()
 
     def marked(self) -> Iterator[tuple[int, Entry]]:
         """Iterate over the few entries that are acquired, came back before, or are annotated."""
-        for chunk in [*self._packed.chunks]:
+        for chunk in [*self.old.chunks]:
             yield from chunk.marked()
-        yield from _marked(self._young)
+        yield from _marked(self.young)
 
     def delayed_count(self, now_us: int) -> int:
         """Count entries that nobody has, and nobody may get yet."""
@@ -377,8 +379,8 @@ class Entries(Mapping[int, Entry]):
         The queue may change meanwhile: what left may still be named, what came is not. A chunk gets
         no others, and the young are listed now.
         """
-        chunks = [*self._packed.chunks]
-        return chain((chunk.message_ids() for chunk in chunks), ([*self._young],))
+        chunks = [*self.old.chunks]
+        return chain((chunk.message_ids() for chunk in chunks), ([*self.young],))
 
     def stretches(self) -> Iterator[Stretch]:
         """Iterate over the entries in queue order, many at a time.
@@ -386,7 +388,7 @@ class Entries(Mapping[int, Entry]):
         The queue may change between two: none is left out that is there all the time, as the young
         ones get another dictionary when some are packed. What left may still be told.
         """
-        chunks, young = [*self._packed.chunks], self._young
+        chunks, young = [*self.old.chunks], self.young
         for chunk in chunks:
             yield Stretch(chunk.message_ids(), chunk.priorities(), [*chunk.marked()])
         yield from map(_stretch, filter(None, (young,)))
@@ -396,25 +398,25 @@ class Entries(Mapping[int, Entry]):
         return f"Entries({dict(self.walk())})"
 
     def _place(self, message_id: int) -> tuple[EntryChunk, int]:
-        place = self._packed.find(message_id)
+        place = self.old.find(message_id)
         if place is None:
             raise KeyError(message_id)
         return place
 
     def _pack_older_half(self) -> None:
-        walk = iter(self._young.items())
+        walk = iter(self.young.items())
         for _ in range(_YOUNG // 2 // CHUNK):
             self._append_entries([*islice(walk, CHUNK)])
-        self._young = dict(walk)
+        self.young = dict(walk)
 
     def _pack_all(self) -> None:
-        walk = iter(self._young.items())
+        walk = iter(self.young.items())
         while part := [*islice(walk, CHUNK)]:
             self._append_entries(part)
-        self._young = {}
+        self.young = {}
 
     def _append_columns(self, message_ids: Integers, columns: Columns) -> None:
-        self.soonest = min(self.soonest, self._packed.append(message_ids, columns).soonest)
+        self.soonest = min(self.soonest, self.old.append(message_ids, columns).soonest)
 
     def _append_entries(self, part: list[tuple[int, Entry]]) -> None:
         entries = [entry for _, entry in part]

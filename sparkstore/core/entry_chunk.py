@@ -219,6 +219,32 @@ class EntryChunk:
                     return index
         return end
 
+    def alike_until(self, start: int, most: int) -> int:
+        """Find where the entries end that are there and kept alike, have rising ids and one holder.
+
+        Args:
+            start: The index of the first, which is there.
+            most: Look at no more.
+        """
+        end, ids, first = min(start + most, len(self.is_there)), self.ids, self.ids[start] - start
+        if not self.run:
+            end = next((at for at in range(start, end) if ids[at] - at != first), end)
+        gone = self.is_there.find(0, start, end)
+        end = end if gone < 0 else gone
+        if self._columns[0].base <= 0:  # some are kept in memory only
+            is_kept = [position > 0 for position in self._columns[0].part(start, end)]
+            end = start + [*is_kept, not is_kept[0]].index(not is_kept[0])
+        if self.held or self._delays is not None:
+            held = self.held_of(start)
+            end = next((at for at in range(start, end) if self.held_of(at) != held), end)
+        return end
+
+    def about(self, start: int, end: int) -> tuple[Held, bool, Column, Column, Column]:
+        """Tell what entries have in common, and their priorities, expiries and sizes."""
+        positions, _ats, *columns = self._columns
+        priorities, ends, sizes = (column.cut(start, end) for column in columns)
+        return self.held_of(start), positions[start] > 0, priorities, ends, sizes
+
     def hold(self, start: int, end: int, holder: str | None) -> None:
         """Mark entries as acquired by one holder."""
         held, fresh = self.held, (holder, 0, None)

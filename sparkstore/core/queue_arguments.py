@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 from sparkstore.core.annotations import EXPIRED, OVER_DELIVERED
-from sparkstore.core.fold import Entry
 from sparkstore.core.queue_names import canonical
 from sparkstore.declared_arguments import (
     NOT_FOR_SEVERAL,
@@ -250,11 +249,11 @@ class QueueArguments(NamedTuple):
         most = _MAX_TTL_MS if self.max_retry_delay_ms is None else self.max_retry_delay_ms
         return now_us + min(delay_ms, most) * _US
 
-    def reason_to_end(self, entry: Entry, now_us: int) -> str | None:
-        """Why an entry may not stay on the queue now; None if it may."""
-        if entry.expires_at is not None and entry.expires_at <= now_us:
+    def reason_to_end(self, expires_at: int | None, failures: int, now_us: int) -> str | None:
+        """Why a message may not stay on the queue now; None if it may."""
+        if expires_at is not None and expires_at <= now_us:
             return EXPIRED
-        return OVER_DELIVERED if self.is_over_delivered(entry.delivery_count) else None
+        return OVER_DELIVERED if self.is_over_delivered(failures) else None
 
     def is_over_delivered(self, delivery_count: int) -> bool:
         """True if a message with so many failed deliveries may not stay on the queue."""

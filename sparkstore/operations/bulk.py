@@ -23,8 +23,9 @@ queue and counts as done, since what was asked for is then true: it is there and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import takewhile
 from secrets import token_hex
 from typing import NamedTuple
 
@@ -36,17 +37,27 @@ from sparkstore.core.annotations import (
     is_cycle,
     with_death,
 )
-from sparkstore.core.fold import Entry
+from sparkstore.core.entries import NEVER, Entry
 from sparkstore.core.queue_arguments import QueueArguments, QueueTerms
-from sparkstore.core.records import MessageHeader
+from sparkstore.core.records import MessageHeader, each_header
+from sparkstore.core.state_machine.call_values import (
+    DequeueCall,
+    EnqueueCall,
+    ReleaseCall,
+    StoredRun,
+)
 from sparkstore.core.xids import is_branch_holder
 from sparkstore.errors import InvalidRequest
+from sparkstore.operations.entry_runs import EntryRun, runs_of
 
-MAX_IDS = 1000
-"""Message ids in one request: so many records become true together."""
+MAX_IDS = 10_000
+"""Message ids in one request."""
+
+RUN_IDS = 2_048
+"""Messages in runs that become true together: some ms of the broker's loop."""
 
 TURN_IDS = 250
-"""Message ids that a long run asks for at a time: the broker's loop does nothing else meanwhile. A
+"""Messages in no run that become true together: the broker's loop does nothing else meanwhile. A
 turn of 1,000 took 70 ms on a busy machine, and was what the p99 of its clients' sends became."""
 
 
@@ -75,7 +86,7 @@ def new_operation() -> str:
 
 
 class Request(NamedTuple):
-    """A request about messages, which the log has whole or not at all.
+    """A request about messages; the log has each part of it whole or not at all.
 
     Attributes:
         action: What is done with each of the messages.
@@ -128,40 +139,8 @@ class MessageDraft(NamedTuple):
     body: bytes
 
 
-class Enqueue(NamedTuple):
-    """Enqueue a message that the store holds.
-
-    Attributes:
-        queue: Name of the queue that the message is put on.
-        header: What an entry needs of it (`MessageHeader.known`), with the expiry it gets there.
-        is_logged: The log has its content; else it is in the store's memory only.
-        annotations: What its entry there adds to those of the message; None: nothing.
-        delivery_count: Failed deliveries that its entry there begins with.
-    """
-
-    queue: str
-    header: MessageHeader
-    is_logged: bool
-    annotations: Annotations | None
-    delivery_count: int = 0
-
-
-class Dequeue(NamedTuple):
-    """Dequeue a message that is available, or is its holder's, with its outcome for history."""
-
-    queue: str
-    outcome: Mapping[str, str]
-    holder: str | None = None
-
-
-class Release(NamedTuple):
-    """Release a message that `holder` has; a failed delivery, since it may have been seen."""
-
-    queue: str
-    holder: str
-
-
-BulkStep = Enqueue | Dequeue | Release
+BulkStep = EnqueueCall | DequeueCall | ReleaseCall
+"""A call of the store about a run of messages, most often within one transaction of many."""
 
 
 class Room:
@@ -175,6 +154,12 @@ class Room:
         self._arguments, self._depth, self._bytes = arguments, depth, byte_count
         self._is_full = False
 
+    def fitting(self, sizes: Iterable[int]) -> int:
+        """Count the first of some messages, by their bytes, for which there is room."""
+        if self._arguments.max_depth is None and self._arguments.max_bytes is None:
+            return len([*sizes])
+        return len([*takewhile(self.takes, sizes)])
+
     def takes(self, message_bytes: int) -> bool:
         """Count one more message, if there is room for it."""
         depth, byte_count = self._depth + 1, self._bytes + message_bytes
@@ -184,20 +169,36 @@ class Room:
         return not self._is_full
 
 
-class MessageFacts(NamedTuple):
-    """Facts about a message, by which a request's action is decided.
+class BulkFacts(NamedTuple):
+    """Facts about the queues of a request, by which it is decided.
 
     Attributes:
-        entry: On the queue of the request.
-        is_on_target: The target has it already.
+        entries: On the queue of the request.
+        on_target: Messages that its target has.
         arguments: Arguments of the queue of the request.
         now_us: The time that expiry is decided by, UTC µs.
+        room: What the target has room for; None: for all that comes.
     """
 
-    entry: Entry
-    is_on_target: bool
+    entries: Mapping[int, Entry]
+    on_target: Container[int]
     arguments: QueueArguments
     now_us: int
+    room: Room | None = None
+
+
+class Plan(NamedTuple):
+    """The steps that a request comes to, and its answer.
+
+    Attributes:
+        steps: The calls of the store, in order; all of it becomes true together.
+        takes: The runs of messages that steps are about.
+        answer: What is told of it once that is done.
+    """
+
+    steps: list[BulkStep]
+    takes: list[Sequence[int]]
+    answer: Answer
 
 
 def check(request: Request, terms: Callable[[str], QueueTerms | None]) -> str | None:
@@ -259,23 +260,79 @@ def check_target(queue: str, to: str | None, terms: Callable[[str], QueueTerms |
         raise InvalidRequest(message)
 
 
-def decide(request: Request, target: str | None, facts: MessageFacts) -> list[BulkStep]:
-    """Decide the steps for one message on the queue; no steps mean that it is left alone."""
-    return _DECISIONS[request.action](request, target, facts)
+def plan(
+    request: Request, target: str | None, message_ids: Iterable[Sequence[int]], facts: BulkFacts
+) -> Plan:
+    """Decide what is done to messages, run by run.
+
+    Args:
+        request: What is asked for; its own ids are not looked at.
+        target: Where its messages go, as of `check`.
+        message_ids: Runs of the messages, none of them twice.
+        facts: What is known of the queues now.
+    """
+    decide, room, full = _DECISIONS[request.action], facts.room, 0
+
+    def decided(run: EntryRun) -> Iterator[tuple[list[BulkStep], EntryRun]]:
+        nonlocal full
+        for part in _decided_alike(request, run, facts):
+            steps, some = decide(request, target, part, facts), part
+            if steps and room is not None:
+                fits = room.fitting(part.message_bytes)
+                full += len(part.message_ids) - fits
+                some = part.part(0, fits)
+                steps = decide(request, target, some, facts) if fits else []
+            yield steps, some
+
+    planned = plan_of(message_ids, facts.entries, decided)
+    answer = planned.answer._replace(left=planned.answer.left - full, full=full)
+    return planned._replace(answer=answer)
 
 
-def _moved(request: Request, target: str | None, facts: MessageFacts) -> list[BulkStep]:
-    if facts.entry.acquired_by is not None:
+def plan_of(
+    message_ids: Iterable[Sequence[int]],
+    entries: Mapping[int, Entry],
+    decide: Callable[[EntryRun], Iterable[tuple[list[BulkStep], EntryRun]]],
+) -> Plan:
+    """Make a plan of what is decided of each run: steps, or none, about parts of it."""
+    planned, count, on_queue, done = Plan([], [], Answer()), 0, 0, 0
+    for neighbours in message_ids:
+        count += len(neighbours)
+        for run in runs_of(entries, neighbours):
+            on_queue += len(run.message_ids)
+            for steps, part in decide(run):
+                if steps:
+                    planned.steps.extend(steps)
+                    planned.takes.append(part.message_ids)
+                    done += len(part.message_ids)
+    return planned._replace(answer=Answer(done, on_queue - done, count - on_queue))
+
+
+def _decided_alike(request: Request, run: EntryRun, facts: BulkFacts) -> Iterator[EntryRun]:
+    """Cut a run where messages are decided differently: by where else they are, and by expiry."""
+    for _is_there, part in run.parts([i in facts.on_target for i in run.message_ids]):
+        if request.action is Action.DEAD_LETTER:
+            are_over = [NEVER < end <= facts.now_us for end in part.expires_at]
+            yield from (some for _is_over, some in part.parts(are_over))
+        else:
+            yield part
+
+
+def _moved(request: Request, target: str | None, run: EntryRun, facts: BulkFacts) -> list[BulkStep]:
+    if run.acquired_by is not None:
         return []
     assert target is not None
     reason = {"reason": "redriven"} if request.action is Action.REDRIVE else {}
-    take = Dequeue(request.queue, _of(request, {"outcome": "moved", **reason, "to": target}))
-    return [take] if facts.is_on_target else [_put(target, facts.entry), take]
+    outcome = _of(request, {"outcome": "moved", **reason, "to": target})
+    take = _take(run, request.queue, None, outcome)
+    return [take] if run.message_ids[0] in facts.on_target else [*_moved_to(target, run), take]
 
 
-def _purged(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
-    is_held = facts.entry.acquired_by is not None
-    return [] if is_held else [Dequeue(request.queue, purged_outcome(request))]
+def _purged(
+    request: Request, _target: str | None, run: EntryRun, _facts: BulkFacts
+) -> list[BulkStep]:
+    is_held = run.acquired_by is not None
+    return [] if is_held else [_take(run, request.queue, None, purged_outcome(request))]
 
 
 def purged_outcome(request: Request) -> Mapping[str, str]:
@@ -283,11 +340,13 @@ def purged_outcome(request: Request) -> Mapping[str, str]:
     return _of(request, {"outcome": "purged"})
 
 
-def _requeued(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
-    if facts.entry.acquired_by is not None:
+def _requeued(
+    request: Request, _target: str | None, run: EntryRun, _facts: BulkFacts
+) -> list[BulkStep]:
+    if run.acquired_by is not None:
         return []
-    take = Dequeue(request.queue, _of(request, {"outcome": "requeued"}))
-    return [take, _put(request.queue, facts.entry)]
+    take = _take(run, request.queue, None, _of(request, {"outcome": "requeued"}))
+    return [take, *_moved_to(request.queue, run)]
 
 
 def _of(request: Request, outcome: Mapping[str, str]) -> Mapping[str, str]:
@@ -295,86 +354,96 @@ def _of(request: Request, outcome: Mapping[str, str]) -> Mapping[str, str]:
     return outcome if request.operation is None else {**outcome, "operation": request.operation}
 
 
-def _released(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
-    holder = facts.entry.acquired_by
+def _released(
+    request: Request, _target: str | None, run: EntryRun, _facts: BulkFacts
+) -> list[BulkStep]:
+    holder = run.acquired_by
     if holder is None or is_branch_holder(holder):  # a decision about the branch frees that
         return []
-    return [Release(request.queue, holder)]
+    # As a failed delivery: it may have been seen.
+    return [ReleaseCall(run.message_ids, request.queue, holder, delivery_failed=True)]
 
 
-def _dead_lettered(request: Request, target: str | None, facts: MessageFacts) -> list[BulkStep]:
-    entry = facts.entry
-    reason = facts.arguments.reason_to_end(entry, facts.now_us)
-    if entry.acquired_by is not None or reason is None:
+def _dead_lettered(
+    request: Request, target: str | None, run: EntryRun, facts: BulkFacts
+) -> list[BulkStep]:
+    now_us = facts.now_us
+    reason = facts.arguments.reason_to_end(run.first_expiry, run.delivery_count, now_us)
+    if run.acquired_by is not None or reason is None:
         return []
-    death = Death(request.queue, reason, entry.delivery_count, facts.now_us)
-    return [*buried(death, target, entry, is_on_target=facts.is_on_target)]
+    death = Death(request.queue, reason, run.delivery_count, now_us)
+    return buried(death, target, run, is_on_target=run.message_ids[0] in facts.on_target)
 
 
 def buried(
     death: Death,
     target: str | None,
-    entry: Entry,
+    run: EntryRun,
     *,
     is_on_target: bool,
     holder: str | None = None,
-) -> list[Enqueue | Dequeue]:
-    """Decide the steps for a message that may not stay on its queue.
+) -> list[BulkStep]:
+    """Decide the steps for messages that may not stay on their queue.
 
     An expired one is wanted among the dead letters: there its own expiry says nothing. But not if
     it has expired there already, with no consumer since: it would go round for ever (`is_cycle`).
 
     Args:
-        death: Why; it goes with the message, for whoever reads the dead letters.
-        target: Their queue; None if the message leaves the store.
-        entry: The message's entry, where it is.
-        is_on_target: The target has it already: there it stays as it is.
-        holder: The holder of the message; None if it is available.
+        death: Why; it goes with the messages, for whoever reads the dead letters.
+        target: Their queue; None if the messages leave the store.
+        run: Their entries, where they are.
+        is_on_target: The target has all of them already: there they stay as they are.
+        holder: The holder of the messages; None if they are available.
     """
-    cause = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
+    cause = _cause(death)
     if target is None:
-        return [Dequeue(death.queue, {"outcome": death.reason, **cause}, holder)]
-    if is_cycle(entry.detail, death, target):
+        return [_take(run, death.queue, holder, {"outcome": death.reason, **cause})]
+    if is_cycle(run.detail, death, target):
         ended = {"outcome": death.reason, "reason": CYCLE, "back_to": target}
-        return [Dequeue(death.queue, ended, holder)]
+        return [_take(run, death.queue, holder, ended)]
     outcome = {"outcome": "dead-lettered", "reason": death.reason, "to": target, **cause}
-    take = Dequeue(death.queue, outcome, holder)
-    put = _put(target, entry)
-    header, annotations = put.header._replace(expires_at=None), with_death(entry.detail, death)
-    put = put._replace(header=header, annotations=annotations)
-    return [take] if is_on_target else [put, take]
+    take = _take(run, death.queue, holder, outcome)
+    if is_on_target:
+        return [take]
+    headers = run.headers(run.expiring(None))
+    return [*puts(target, run, headers, with_death(run.detail, death)), take]
 
 
 def rerouted(
     death: Death,
     exchange: str,
     targets: Mapping[str, bool],
-    entry: Entry,
+    run: EntryRun,
     holder: str | None = None,
-) -> list[Enqueue | Dequeue]:
-    """Decide the steps for a message that leaves its queue for an alternate exchange.
+) -> list[BulkStep]:
+    """Decide the steps for messages that leave their queue for an alternate exchange.
 
     Args:
-        death: Why; it goes with the message.
-        exchange: That routes it.
-        targets: The queues that it goes to; true if one has it already, and it stays as it is.
-        entry: The message's entry, where it is.
-        holder: The holder of the message; None if it is available.
+        death: Why; it goes with the messages.
+        exchange: That routes them.
+        targets: The queues that they go to; true if one has them already, and they stay as they
+            are.
+        run: Their entries, where they are.
+        holder: The holder of the messages; None if they are available.
     """
-    cause = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
+    cause = _cause(death)
     if not targets:
-        return [Dequeue(death.queue, {"outcome": death.reason, **cause}, holder)]
+        return [_take(run, death.queue, holder, {"outcome": death.reason, **cause})]
     outcome = {"outcome": "rerouted", "reason": death.reason, "to": exchange, **cause}
-    annotations = with_death(entry.detail, death)
-    puts = [
-        _put(queue, entry)._replace(annotations=annotations)
-        for queue, has_it in targets.items()
-        if not has_it
-    ]
-    return [*puts, Dequeue(death.queue, outcome, holder)]
+    annotations, headers = with_death(run.detail, death), run.headers()
+    new = [queue for queue, has_it in targets.items() if not has_it]
+    brought = [put for queue in new for put in puts(queue, run, headers, annotations)]
+    return [*brought, _take(run, death.queue, holder, outcome)]
 
 
-_DECISIONS: Mapping[Action, Callable[[Request, str | None, MessageFacts], list[BulkStep]]] = {
+def _cause(death: Death) -> dict[str, str]:
+    texts = {"condition": death.condition, "description": death.description}
+    return {name: text for name, text in texts.items() if text}
+
+
+_DECISIONS: Mapping[
+    Action, Callable[[Request, str | None, EntryRun, BulkFacts], list[BulkStep]]
+] = {
     Action.MOVE: _moved,
     Action.PURGE: _purged,
     Action.REQUEUE: _requeued,
@@ -384,13 +453,34 @@ _DECISIONS: Mapping[Action, Callable[[Request, str | None, MessageFacts], list[B
 }
 
 
-def _put(queue: str, entry: Entry) -> Enqueue:
-    """Put an entry on a queue, its sizes as one sum in those of its header: it keeps no more."""
-    header = MessageHeader(
-        None,
-        priority=entry.priority,
-        expires_at=entry.expires_at,
-        header_bytes=entry.message_bytes,
-    )
-    annotations = None if entry.detail is None else annotations_of(entry.detail)
-    return Enqueue(queue, header, entry.position > 0, annotations)
+def _take(run: EntryRun, queue: str, holder: str | None, outcome: Mapping[str, str]) -> DequeueCall:
+    return DequeueCall(run.message_ids, queue, holder, outcome)
+
+
+def _moved_to(queue: str, run: EntryRun) -> list[EnqueueCall]:
+    """Put messages on a queue as they are on theirs, but for their failed deliveries."""
+    detail = run.detail
+    return puts(queue, run, run.headers(), None if detail is None else annotations_of(detail))
+
+
+def puts(
+    queue: str,
+    run: EntryRun,
+    headers: Sequence[MessageHeader],
+    annotations: Annotations | None,
+    delivery_count: int = 0,
+) -> list[EnqueueCall]:
+    """Put a run of messages on a queue, too; those that the log does not have one by one.
+
+    Args:
+        queue: Name of the queue.
+        run: Their entries elsewhere.
+        headers: One for each, or one that all of them share.
+        annotations: What their entries there add to those of the messages; None: nothing.
+        delivery_count: Failed deliveries that their entries there begin with.
+    """
+    runs = [StoredRun(run.message_ids, headers)]
+    if not run.is_kept:
+        singles = zip(run.message_ids, each_header(headers, len(run.message_ids)), strict=True)
+        runs = [StoredRun((message_id,), (header,)) for message_id, header in singles]
+    return [EnqueueCall(some, queue, annotations, delivery_count) for some in runs]

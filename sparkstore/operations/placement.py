@@ -5,41 +5,44 @@ the same message, or a new one in its place. A request has many of them, for any
 transaction of the store: all of it becomes true together, and its messages stand on their queues in
 the order of the placements.
 
-As of a bulk request, each is decided anew on the state as it is now: one whose message has left its
-queue, or is held, is left out whole, so nothing is put for a message that could not be taken.
+As of a bulk request, each is decided anew on the state as it is now: a message that has left its
+queue, or is held, is left out, and nothing is put for one that could not be taken.
 Limits of queues say nothing about a message that comes back (`core.state_machine.admission` has the
 same rule for what is moved); a new one in place of another has its room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sparkstore.core.annotations import RESUBMITTED_FROM, Annotations, origin_of
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueTerms
 from sparkstore.core.queue_names import find, shown
-from sparkstore.core.records import MessageHeader
+from sparkstore.core.state_machine.call_values import DequeueCall
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import (
-    MAX_IDS,
+    RUN_IDS,
     Answer,
-    Dequeue,
-    Enqueue,
+    BulkStep,
     MessageDraft,
+    Plan,
     new_operation,
+    plan_of,
+    puts,
 )
+from sparkstore.operations.entry_runs import EntryRun
 
 SHIFTED = "shifted"
 """The outcome of a message that is put again behind what an undo brought back to its queue."""
 
 
 class Placement(NamedTuple):
-    """One message's change of place.
+    """A change of place, of one message or of a run of them.
 
     Attributes:
-        message_id: The message that is taken; 0: none is.
+        message_id: The message that is taken, the first of a run; 0: none is.
         source: Name of the queue that it is taken off; None: of none.
         target: Name of the queue that it, or the new message, is put on; None: on none.
         draft: The message that is put in its place; None: the same.
@@ -47,6 +50,7 @@ class Placement(NamedTuple):
         delivery_count: Failed deliveries that the entry there begins with.
         annotations: What the entry there adds to those of its message; None: nothing.
         is_shift: It is put on its own queue again, behind what comes back there.
+        messages: How many, whose ids rise by one: one, where another is put in its place.
     """
 
     message_id: int = 0
@@ -57,13 +61,36 @@ class Placement(NamedTuple):
     delivery_count: int = 0
     annotations: Annotations | None = None
     is_shift: bool = False
+    messages: int = 1
+
+    @property
+    def message_ids(self) -> range:
+        """The messages that are taken, if any are."""
+        return range(self.message_id, self.message_id + self.messages)
+
+
+def joined(placements: Iterable[Placement]) -> Iterator[Placement]:
+    """Make one of neighbours that differ in nothing but messages whose ids rise by one."""
+    run: Placement | None = None
+    for placement in placements:
+        if run is not None and placement.message_id == run.message_ids.stop:
+            longer = run._replace(messages=run.messages + placement.messages)
+            alike = placement._replace(message_id=run.message_id, messages=longer.messages)
+            if alike == longer and run.source is not None and run.draft is None:
+                run = longer
+                continue
+        if run is not None:
+            yield run
+        run = placement
+    if run is not None:
+        yield run
 
 
 class PlacementRequest(NamedTuple):
     """Placements that become true together.
 
     Attributes:
-        placements: At most `MAX_IDS`, in the order in which messages stand on their queues.
+        placements: Of at most `RUN_IDS` messages, in the order in which they stand on their queues.
         operation: The command that this is a part of, for history.
         undoes: The operation that it undoes; None: it is no undo.
     """
@@ -79,9 +106,11 @@ def check_placements(request: PlacementRequest, terms: Callable[[str], QueueTerm
     Raises:
         InvalidRequest: It does; nothing of it may be done.
     """
-    if len(request.placements) > MAX_IDS:
-        message = f"{len(request.placements)} messages in one request: at most {MAX_IDS}"
-        raise InvalidRequest(message)
+    count = sum(placement.messages for placement in request.placements)
+    if count > RUN_IDS:
+        raise InvalidRequest(f"{count} messages in one request: at most {RUN_IDS}")
+    if any(one.messages != 1 and (one.draft or one.source is None) for one in request.placements):
+        raise InvalidRequest("a run of messages is taken off a queue, and none comes in its place")
     for name in taken_from(request.placements):
         if terms(name) is None:
             raise InvalidRequest(f"unknown queue {shown(name)}: see sparkstore queues")
@@ -94,33 +123,36 @@ def check_placements(request: PlacementRequest, terms: Callable[[str], QueueTerm
             raise InvalidRequest(f"{message} restart")
 
 
-def decide_placement(
+def plan_placement(
     placement: Placement,
     request: PlacementRequest,
-    entry: Entry | None,
-    new_id: int,
-) -> list[Enqueue | Dequeue]:
-    """Decide the steps of a placement but for putting a new message; none: it is left out.
+    message_ids: Iterable[Sequence[int]],
+    entries: Mapping[int, Entry],
+    new_id: int = 0,
+) -> Plan:
+    """Decide the steps of a placement but for putting a new message.
 
     Args:
         placement: What is to be done.
         request: The request that it is of.
-        entry: Of the message that is taken, if one is, on its queue now; None: it is not there.
+        message_ids: Runs of the messages that are taken, as far as they can be.
+        entries: On their queue now.
         new_id: Id of the new message that is put; 0: none is.
     """
-    if placement.source is None or entry is None or entry.acquired_by is not None:
-        return []
-    take = Dequeue(placement.source, _outcome(placement, request, new_id))
-    if placement.draft is not None or placement.target is None:
-        return [take]
-    header = MessageHeader(
-        None,
-        priority=entry.priority,
-        expires_at=placement.expires_at,
-        header_bytes=entry.message_bytes,  # of both, as of `bulk`
-    )
-    carried = placement.annotations, placement.delivery_count
-    return [take, Enqueue(placement.target, header, entry.position > 0, *carried)]
+    outcome, source = _outcome(placement, request, new_id), placement.source or ""
+    target = None if placement.draft is not None else placement.target
+
+    def decided(run: EntryRun) -> Iterator[tuple[list[BulkStep], EntryRun]]:
+        if run.acquired_by is not None:
+            return
+        steps: list[BulkStep] = [DequeueCall(run.message_ids, source, None, outcome)]
+        if target is not None:
+            headers = run.headers(run.expiring(placement.expires_at))
+            carried = placement.annotations, placement.delivery_count
+            steps += puts(target, run, headers, *carried)
+        yield steps, run
+
+    return plan_of(message_ids, entries, decided)
 
 
 def _outcome(placement: Placement, request: PlacementRequest, new_id: int) -> dict[str, str]:
@@ -136,13 +168,9 @@ def _outcome(placement: Placement, request: PlacementRequest, new_id: int) -> di
     return {"outcome": "moved", "to": placement.target, **named}
 
 
-def taken_from(placements: Sequence[Placement]) -> dict[str, list[int]]:
-    """Return the messages that are taken, by the names of their queues."""
-    taken: dict[str, list[int]] = {}
-    for placement in placements:
-        if placement.source is not None:
-            taken.setdefault(placement.source, []).append(placement.message_id)
-    return taken
+def taken_from(placements: Sequence[Placement]) -> set[str]:
+    """Return the names of the queues that messages are taken off."""
+    return {placement.source for placement in placements if placement.source is not None}
 
 
 def place_of(message_id: int, entries: Mapping[str, Entry], named: str | None) -> tuple[str, Entry]:

@@ -2,7 +2,8 @@
 
     {"placements": [{"message_id": 1, "source": "a", "target": "b", "expires_at": 17…,
                      "delivery_count": 2, "annotations": {"key": ["string", "text"]},
-                     "draft": {"header": {…}, "body": base64}}, …],
+                     "draft": {"header": {…}, "body": base64}},
+                    {"message_id": 2, "messages": 900, "source": "a", "target": "b"}, …],
      "operation": "0123abcd", "undoes": "89ef4567"}
 
 A field that is not said has its default.
@@ -27,6 +28,7 @@ _TYPES: dict[str, type] = {
     "delivery_count": int,
     "annotations": dict,
     "is_shift": bool,
+    "messages": int,
 }
 
 
@@ -71,6 +73,8 @@ def _placement(fields: dict[str, Any]) -> Placement:
             raise ValueError(message)
     if fields.get("delivery_count", 0) < 0 or fields.get("message_id", 0) < 0:
         raise ValueError("counts and ids are not negative")
+    if fields.get("messages", 1) < 1:
+        raise ValueError("a placement is of one message at least")
     if "draft" in fields:
         fields["draft"] = draft_of(fields["draft"])
     if "annotations" in fields:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sparkstore.core.annotations import origin_of
-from sparkstore.core.entries import Entry
 from sparkstore.core.fold import QueueState
 from sparkstore.core.queue_arguments import terms_of
 from sparkstore.operations.bulk import Room
+from sparkstore.operations.entry_runs import EntryRun, runs_of
 
 
 @dataclass
@@ -52,29 +52,26 @@ class RedrivePlan:
             to: Name of the queue that all of them go to; None: each goes back to its origin.
         """
         state = queues.get(queue)
-        for message_id in message_ids:
-            entry = None if state is None else state.entries.get(message_id)
-            if entry is not None:
-                self._place(queues, (message_id, entry), to or _origin(queue, entry))
+        for run in () if state is None else runs_of(state.entries, [*message_ids]):
+            self._place(queues, run, to or _origin(queue, run.detail))
 
-    def _place(
-        self, queues: Mapping[str, QueueState], message: tuple[int, Entry], target: str | None
-    ) -> None:
-        message_id, entry = message
-        queue = queues.get(target or "")
+    def _place(self, queues: Mapping[str, QueueState], run: EntryRun, target: str | None) -> None:
+        queue, ids = queues.get(target or ""), run.message_ids
         if target is None:
-            self.strays.append(message_id)
+            self.strays += ids
         elif queue is None or not (terms := terms_of(queue.detail)).keeps_messages:
-            self.lost.setdefault(target, []).append(message_id)
+            self.lost.setdefault(target, []).extend(ids)
         else:
             if target not in self._rooms:
                 depth, byte_count = len(queue.entries), queue.entries.message_bytes
                 self._rooms[target] = Room(terms.arguments, depth, byte_count)
-            fits = self._rooms[target].takes(entry.message_bytes)
-            (self.portions if fits else self.full).setdefault(target, []).append(message_id)
+            fits = self._rooms[target].fitting(run.message_bytes)
+            for fates, some in ((self.portions, ids[:fits]), (self.full, ids[fits:])):
+                if some:
+                    fates.setdefault(target, []).extend(some)
 
 
-def _origin(queue: str, entry: Entry) -> str | None:
-    """Return where a message of a queue came from; None if it has nowhere to go back to."""
-    origin = origin_of(entry.detail)
+def _origin(queue: str, detail: str | None) -> str | None:
+    """Return where messages of a queue came from; None if they have nowhere to go back to."""
+    origin = origin_of(detail)
     return None if origin == queue else origin

@@ -9,8 +9,8 @@ same state machine; a contract test holds both equal. The caller applies what co
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from sparkstore.core import records
 from sparkstore.core.fold import State
@@ -19,7 +19,7 @@ from sparkstore.core.policies import CATEGORY, Policy, policies_of
 from sparkstore.core.queue_arguments import QueueTerms, arguments_of, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import ExchangeBindingKey
-from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine import batches, transactions
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import PIECE_BYTES
 from sparkstore.core.state_machine.call_values import (
@@ -33,22 +33,11 @@ from sparkstore.core.state_machine.call_values import (
 from sparkstore.core.state_machine.definitions import queue_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.wiring_arguments import alternate_of
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest, StoreError
+from sparkstore.operations import bulk
 from sparkstore.operations.administration import AdminAction, OrderDecision, OwnLink, new_exchange
-from sparkstore.operations.bulk import (
-    Action,
-    Answer,
-    BulkStep,
-    Dequeue,
-    Enqueue,
-    MessageDraft,
-    MessageFacts,
-    Release,
-    Request,
-    Room,
-    check,
-    decide,
-)
+from sparkstore.operations.bulk import Action, Answer, BulkStep, MessageDraft, Plan, Request, Room
+from sparkstore.operations.placement import PlacementRequest, check_placements, plan_placement
 from sparkstore.operations.policy_orders import count_over_delivered
 from sparkstore.operations.queue_alteration import QueueUsage
 
@@ -210,47 +199,26 @@ _STEPS: Mapping[AdminAction, Callable[[OrderDecision, StoreStateMachine], Steps]
 }
 
 
-class Plan(NamedTuple):
-    """The steps that a request comes to, and its answer.
+def plan(state: State, request: Request, *, now_us: int) -> tuple[bulk.Plan, str | None]:
+    """Decide a request; also a dead-letter queue that is not there, and has to be created first.
 
-    Attributes:
-        steps: What is done, by message, in order; all of it becomes true together.
-        missing: A dead-letter queue that is not there, and has to be created first.
-        answer: What is told of it once that is done.
-    """
-
-    steps: list[tuple[int, BulkStep]]
-    missing: str | None
-    answer: Answer
-
-
-def plan(state: State, request: Request, *, now_us: int) -> Plan:
-    """Decide a request; expiry is decided by `now_us`.
+    Args:
+        state: What there is.
+        request: What is asked for.
+        now_us: The time that expiry is decided by, UTC µs.
 
     Raises:
         InvalidRequest: Queue, target or number of messages is wrong (`bulk.check`).
     """
-    target = check(request, lambda name: terms_in(state, name))
-    arguments = (terms_in(state, request.queue) or QueueTerms()).arguments
-    entries = state.queues[request.queue].entries
-    on_target = state.queues[target].entries if target in state.queues else {}
+    target = bulk.check(request, lambda name: terms_in(state, name))
+    queue = state.queues[request.queue]
+    is_other = target is not None and target != request.queue and target in state.queues
+    on_target = state.queues[target].entries if is_other and target is not None else {}
+    arguments = terms_of(queue.detail).arguments
     room = _room(state, target) if request.action is Action.REDRIVE else None
-    planned: list[tuple[int, BulkStep]] = []
-    answer = Answer()
-    for message_id in dict.fromkeys(request.message_ids):
-        entry = entries.get(message_id)
-        if entry is None:
-            answer = answer.plus(Answer(gone=1))
-            continue
-        facts = MessageFacts(entry, message_id in on_target, arguments, now_us)
-        steps = decide(request, target, facts)
-        if steps and room is not None and not room.takes(entry.message_bytes):
-            answer = answer.plus(Answer(full=1))
-            continue
-        answer = answer.plus(Answer(done=1) if steps else Answer(left=1))
-        planned += [(message_id, step) for step in steps]
-    missing = target if planned and target not in state.queues else None
-    return Plan(planned, missing, answer)
+    facts = bulk.BulkFacts(queue.entries, on_target, arguments, now_us, room)
+    planned = bulk.plan(request, target, [[*dict.fromkeys(request.message_ids)]], facts)
+    return planned, target if planned.steps and target not in state.queues else None
 
 
 def _room(state: State, target: str | None) -> Room:
@@ -259,33 +227,54 @@ def _room(state: State, target: str | None) -> Room:
     return Room(terms_of(queue.detail).arguments, len(entries), entries.message_bytes)
 
 
-def bulk_steps(
-    machine: StoreStateMachine, planned: Sequence[tuple[int, BulkStep]], transaction: int
-) -> Steps:
-    """The steps of a plan, in one transaction; the queues that it needs are there."""
+def bulk_steps(machine: StoreStateMachine, calls: Iterable[BulkStep], transaction: int) -> Steps:
+    """The steps of a plan's calls, in one transaction; the queues that it needs are there.
+
+    Raises:
+        StoreError: One of them is refused, and so are all.
+    """
     together = Transaction(transaction, machine)
     try:
-        for message_id, step in planned:
-            add_step(machine, together, message_id, step)
-    except InvalidRequest:
+        for call in calls:
+            if isinstance(call, EnqueueCall):
+                transactions.enqueue(machine, call, together)
+                continue
+            outcomes = batches.decided(machine, call, call.message_ids, together).outcomes
+            for refusal in filter(None, outcomes):
+                raise refusal
+    except StoreError:
         transactions.abort(machine, together)
         raise
     return transactions.commit(machine, together)
 
 
-def add_step(
-    machine: StoreStateMachine, together: Transaction, message_id: int, step: BulkStep
-) -> None:
-    """Add a step about a message that is on a queue to a transaction."""
-    match step:
-        case Enqueue(queue, header, _, annotations, failures):
-            message = StoredMessage(message_id, header, b"")
-            put = EnqueueCall(message, queue, annotations, failures)
-            transactions.enqueue(machine, put, together)
-        case Dequeue(queue, outcome, _):
-            machine.dequeue(message_id, queue, None, outcome, together)
-        case Release(queue, holder):
-            machine.release(message_id, queue, holder, delivery_failed=True, transaction=together)
+def placement_steps(
+    machine: StoreStateMachine, request: PlacementRequest, transaction: int
+) -> tuple[list[Steps], Answer]:
+    """The steps of placements, in groups, and the answer; the last group makes it all true.
+
+    Raises:
+        InvalidRequest: A queue is wrong, or there are too many (`check_placements`).
+        Full: A queue has no room for a new message.
+    """
+    check_placements(request, lambda name: terms_in(machine.state, name))
+    answer, groups, steps = Answer(), list[Steps](), list[BulkStep]()
+    for placement in request.placements:
+        drafts = [] if placement.draft is None else [placement.draft]
+        planned = Plan([], [], Answer(done=1))
+        if placement.source is not None:
+            entries, ids = machine.state.queues[placement.source].entries, placement.message_ids
+            new_id = machine.next_id if drafts else 0
+            planned = plan_placement(placement, request, [ids], entries, new_id)
+        answer = answer.plus(planned.answer)
+        steps += planned.steps
+        if drafts and planned.answer.done:
+            [message], contents = new_messages(machine, drafts)
+            groups += contents
+            assert placement.target is not None
+            carried = placement.annotations, placement.delivery_count
+            steps.append(EnqueueCall(message, placement.target, *carried))
+    return [*groups, bulk_steps(machine, steps, transaction)], answer
 
 
 def put_steps(

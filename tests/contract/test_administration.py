@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from broker_shim.broker.orders import queue_purge
+from broker_shim.broker.orders import bulk_turns
 from broker_shim.store.branch_store import Xid
 from sparkstore import queue_columns
 from sparkstore.cli.command_line import main
+from sparkstore.control import offline
 from sparkstore.core.annotations import DELIVERY_TIME, MOST_TIME_MS, Death, with_death
 from sparkstore.core.queue_arguments import arguments_of, sources
 from sparkstore.errors import InvalidRequest
@@ -353,7 +354,8 @@ def test_an_exchange_and_its_bindings_come_and_go(place: Place) -> None:
 def test_a_purge_takes_what_is_there_but_what_is_held_in_steps(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_purge, "RUN_IDS", 300)
+    for part in (bulk_turns, offline):
+        monkeypatch.setattr(part, "RUN_IDS", 300)
     ids = place.put("q", count=1001)
     place.hold("q", ids[500])
     told: list[Answer] = []

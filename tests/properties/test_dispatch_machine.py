@@ -101,39 +101,43 @@ class DispatchMachine(RuleBasedStateMachine):
         count=st.integers(1, 12),
         asked=st.sets(st.integers(1, 50), max_size=3),
         most=st.integers(1, 15),
+        cut=st.integers(0, 12),
         leaves=st.booleans(),
     )
     def take_out(
-        self, first: int, count: int, asked: set[int], most: int, leaves: bool
+        self, first: int, count: int, asked: set[int], most: int, cut: int, leaves: bool
     ) -> list[int]:
-        """Runs of what waits, of which all leave the queue, or each is held by itself."""
+        """Runs of what waits, which are cut: parts of them leave the queue, or wait again."""
         ids = sorted(asked | {*range(first, first + count)})
         waiting = {*self.places} - self.held_ids
-        runs, others = self.queue.take_out(ids, most)
-        taken = [message_id for run in runs for message_id in run.message_ids]
-        in_no_run = len(others.held) + others.left + others.gone
+        held, left_alone, gone = self.queue.take_out(ids, most)
+        runs = [part for part in held if isinstance(part, range)]
+        others = [message_id for part in held if part not in runs for message_id in part]
+        taken = [message_id for run in runs for message_id in run]
+        in_no_run = len(others) + left_alone + gone
         assert len(runs) + in_no_run == most or len(taken) + in_no_run == len(ids)
         ids = ids[: len(taken) + in_no_run]  # the others are left alone
         left = [i for i in ids if i in self.held_ids]
-        assert sorted([*taken, *others.held]) == [i for i in ids if i in waiting]
-        assert all(len(run.message_ids) >= taken_out._LEAST_RUN for run in runs)
-        assert (others.left, others.gone) == (
+        assert [i for part in held for i in part] == [i for i in ids if i in waiting]
+        assert all(len(run) >= taken_out._LEAST_RUN for run in runs)
+        assert (left_alone, gone) == (
             len(left),
             len(ids) - len(left) - len(waiting & {*ids}),
         )
-        self.held_ids |= {*taken, *others.held}
+        self.held_ids |= {*taken, *others}
         self.everything_waits_or_is_held_in_its_order()
         assert self.queue.withdraw(taken) == ([], len(taken), 0)
         assert self.queue.held_count == len(self.held_ids)
-        for run in runs:
+        for part in [part for run in runs for part in (run[:cut], run[cut:]) if part]:
             if leaves:
-                self.queue.left(run, "purged")
-                self.held_ids -= {*run.message_ids}
-                for message_id in run.message_ids:
+                self.queue.removed(part, "purged")
+                for message_id in part:
                     del self.places[message_id]
             else:
-                self.queue.came_back(run)
-        return others.held if leaves else [*taken, *others.held]
+                self.queue.waits_again(part)
+            self.held_ids -= {*part}
+            leaves = not leaves
+        return others
 
     @rule(message_ids=consumes(held), failed=st.booleans())
     def give_back(self, message_ids: list[int], failed: bool) -> None:

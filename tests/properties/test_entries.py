@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, replace
 from itertools import chain
+from random import Random
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from sparkstore.core.annotations import NONE, delivery_time_of, plain_time
 from sparkstore.core.entries import NEVER, Columns, Entries, Entry, stretches
 from sparkstore.core.message_counts import MessageCounts
 from sparkstore.core.packed_integers import cut, is_rising, pack, pack_keys
+from sparkstore.core.records import each_header
+from sparkstore.operations.entry_runs import runs_of
 from sparkstore.tables.arrow_values import as_integers
 
 NUMBERS = st.integers(-(1 << 40), 1 << 70)
@@ -115,6 +118,29 @@ class EntriesMachine(RuleBasedStateMachine):
             for message_id in message_ids[:free]:
                 self.model[message_id] = replace(self.model[message_id], acquired_by=holder)
 
+    @rule(first=IDS, count=st.integers(1, 40), shuffled=st.randoms())
+    def run_of_any(self, first: int, count: int, shuffled: Random) -> None:
+        """The runs of any messages are those that are there, in their order, each as it is."""
+        ids = [*range(first, first + count)]
+        if count % 4 == 0:
+            shuffled.shuffle(ids)
+        entries = list[tuple[int, Entry]]()
+        for alike in runs_of(self.entries, ids):
+            about = alike.priorities, alike.expires_at, alike.message_bytes
+            for message_id, priority, end, size in zip(alike.message_ids, *about, strict=True):
+                expires_at = None if end == NEVER else end
+                entry = replace(self.model[message_id], priority=priority, expires_at=expires_at)
+                entry = replace(entry, message_bytes=size)
+                acquired_by, delivery_count, detail = alike.held
+                entry = replace(entry, acquired_by=acquired_by, detail=detail)
+                entries.append((message_id, replace(entry, delivery_count=delivery_count)))
+                assert alike.is_kept == (entry.position > 0)
+            headers = each_header(alike.headers(), len(alike.message_ids))
+            assert [header.expires_at for header in headers] == [
+                self.model[message_id].expires_at for message_id in alike.message_ids
+            ]
+        assert entries == [(i, self.model[i]) for i in ids if i in self.model]
+
     @precondition(lambda self: self.model)
     @rule(which=st.integers(0, 1000), holder=HOLDERS)
     def hold(self, which: int, holder: str) -> None:
@@ -188,7 +214,7 @@ def test_the_newest_message_that_came_back_is_found_when_those_around_it_are_gon
     entries, entry = Entries(), Entry(1, 0, 0, None, 1)
     for message_id in range(20_000):
         entries.add(message_id, entry)
-    for message_id in [*entries._young]:
+    for message_id in [*entries.young]:
         entries.remove((message_id,))
     newest = [*entries][-1]
     for message_id in (0, newest):

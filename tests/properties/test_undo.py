@@ -11,13 +11,12 @@ from sparkstore.core.annotations import RESTORED_FROM, annotations_of
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader, Record
-from sparkstore.core.state_machine.call_values import Queue, RecordStep
+from sparkstore.core.state_machine.call_values import Queue, RecordStep, singles_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.operations.bulk import Action, MessageDraft, Request
 from sparkstore.operations.operation_history import LogRow, deletion_name, follow
-from sparkstore.operations.placement import Placement, PlacementRequest
-from sparkstore.operations.placements_at_rest import placement_steps
-from sparkstore.operations.root_at_rest import bulk_steps, plan, put_steps
+from sparkstore.operations.placement import Placement, PlacementRequest, joined
+from sparkstore.operations.root_at_rest import bulk_steps, placement_steps, plan, put_steps
 from sparkstore.operations.undo import UndoPlan, UndoStep, plan_undo
 
 QUEUES = ("a", "b")
@@ -62,7 +61,7 @@ class Store:
     def append(self, steps: list[RecordStep]) -> None:
         position = len(self.rows) + 1
         self.machine.apply([step._replace(is_kept=True) for step in steps], position)
-        for number, step in enumerate(steps):
+        for number, step in enumerate(singles_of(steps)):
             record = step.record
             self.rows.append(row_of(position + number, record))
             origin = annotations_of(record.detail).get(RESTORED_FROM) if step.message else None
@@ -95,14 +94,16 @@ class Store:
             for message_id, entry in entries.items()
         ]
 
-    def bulk(self, action: Action, queue: str, ids: list[int], portion: int) -> str:
+    def bulk(
+        self, action: Action, queue: str, ids: list[int], portion: int, *, is_named: bool = True
+    ) -> str:
         operation = f"op{self.number():08}"
         to = QUEUES[queue == "a"] if action is Action.MOVE else None
         for first in range(0, len(ids), portion):
             part = tuple(ids[first : first + portion])
-            request = Request(action, queue, part, to, operation)
-            found = plan(self.machine.state, request, now_us=0)
-            self.append(bulk_steps(self.machine, found.steps, self.number()))
+            request = Request(action, queue, part, to, operation if is_named else None)
+            planned, _missing = plan(self.machine.state, request, now_us=0)
+            self.append(bulk_steps(self.machine, planned.steps, self.number()))
         return operation
 
     def resubmit(self, queue: str, message_id: int) -> str:
@@ -116,11 +117,11 @@ class Store:
         return deletion_name(len(self.rows))
 
     def place(self, steps: list[UndoStep], operation: str, undoes: str | None) -> None:
-        drafted = tuple(
+        drafted = (
             placement._replace(draft=MessageDraft(MessageHeader(), b"")) if copies else placement
             for placement, copies, _size in steps
         )
-        request = PlacementRequest(drafted, operation, undoes)
+        request = PlacementRequest((*joined(drafted),), operation, undoes)
         for group in placement_steps(self.machine, request, self.number())[0]:
             if group:
                 self.append(group)
@@ -163,17 +164,7 @@ def traffic(store: Store, events: list[tuple[str, int, int]]) -> None:
                 store.append(store.machine.dequeue(message_id, queue, None, None))
                 store.consumed.add(message_id)
             elif event == "r":
-                store.append(
-                    bulk_steps(
-                        store.machine,
-                        plan(
-                            store.machine.state,
-                            Request(Action.REQUEUE, queue, (message_id,)),
-                            now_us=0,
-                        ).steps,
-                        store.number(),
-                    )
-                )
+                store.bulk(Action.REQUEUE, queue, [message_id], 1, is_named=False)
 
 
 def operate(store: Store, what: str, chosen: list[bool], portion: int) -> str | None:

@@ -15,6 +15,7 @@ from proton import Delivery, Message
 
 from sparkstore.cli.command_line import main
 from sparkstore.content.reader import ContentReader
+from sparkstore.control import bulk_run
 from sparkstore.control import client as control_module
 from sparkstore.control.broker_control import BrokerControl
 from sparkstore.control.bulk_run import Job, run
@@ -25,7 +26,7 @@ from sparkstore.control.undo_run import planned_undo, run_undo
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
-from sparkstore.operations.bulk import TURN_IDS, Action, Answer, MessageDraft, Request
+from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request
 from sparkstore.reconcile.invariants import check
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.lock import FileLock
@@ -147,8 +148,9 @@ def test_each_message_is_consumed_once_while_it_may_move_under_the_consumer(
 
 
 def test_a_killed_broker_has_done_each_request_whole_or_not_and_a_rerun_ends_it(
-    start_broker: StartBroker, root: Path
+    start_broker: StartBroker, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(bulk_run, "MAX_IDS", 500)
     broker = start_broker(str(root), "--queue", "q", "--queue", "other")
     Pipelined(broker.url, "q", messages(COUNT)).run()
     control = open_control(root)
@@ -170,7 +172,7 @@ def test_a_killed_broker_has_done_each_request_whole_or_not_and_a_rerun_ends_it(
     again = open_control(root)
     assert isinstance(again, OfflineControl)
     there = len(ids_of_open(again, "other"))
-    assert there % TURN_IDS == 0
+    assert there % 500 == 0
     rest = run(again, job, range(1, COUNT + 1), lambda _answer: None)
     again.close()
     assert rest == Answer(done=COUNT - there, gone=there)

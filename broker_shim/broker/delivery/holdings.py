@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from broker_shim.broker.delivery.delivery_locks import ConsumerLocks
 from broker_shim.broker.delivery.rejection import Rejection
@@ -11,9 +12,9 @@ from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.flow.settlement import OnRemoved, Settlement
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
-from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import Annotations
+from sparkstore.operations.bulk import RUN_IDS
 
 
 class ConsumerHoldings:
@@ -54,28 +55,35 @@ class ConsumerHoldings:
         self.settlement.remove(message_ids, self.queue.name, self.holder, done)
 
     def reject(
-        self, consumer: Consumer, message_id: int, reason: Mapping[str, str], on_done: OnComplete
+        self,
+        consumer: Consumer,
+        reason: Mapping[str, str],
+        message_ids: Sequence[int],
+        on_done: OnRemoved,
     ) -> None:
-        """Reject a message: it goes to the dead letters, or leaves the store.
+        """Reject messages: they go to the dead letters, or leave the store.
 
         Args:
-            consumer: The consumer that holds it.
-            message_id: The id of the message.
+            consumer: The consumer that holds them.
             reason: What its client said of why: condition, description.
-            on_done: Called when that is durable, or refused.
+            message_ids: The messages, of which a turn of the loop takes `RUN_IDS`.
+            on_done: Told of some at a time: that it is durable, or refused.
         """
-        self.locks.end((message_id,))
+        some, rest = message_ids[:RUN_IDS], message_ids[RUN_IDS:]
+        self.locks.end(some)
 
-        def done(error: StoreError | None) -> None:
-            self._metrics.rejected += error is None
-            on_done(error)
+        def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+            self._metrics.rejected += [*outcomes].count(None)
+            on_done(ids, outcomes)
 
-        self.rejection(message_id, reason).run(consumer, done)
+        self.rejection(some, reason).run(consumer, done)
+        if rest:
+            self.served.later(0.0, partial(self.reject, consumer, reason, rest, on_done))
 
-    def rejection(self, message_id: int, reason: Mapping[str, str]) -> Rejection:
-        """Make the rejection of a message, with what its client said of why."""
+    def rejection(self, message_ids: Sequence[int], reason: Mapping[str, str]) -> Rejection:
+        """Make the rejection of messages, with what their client said of why."""
         parts = self.served, self.settlement, self._dead_letters
-        return Rejection(*parts, self.queue, message_id, self.holder, reason)
+        return Rejection(*parts, self.queue, message_ids, self.holder, reason)
 
     def give_back(
         self,

@@ -16,7 +16,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.store.interface import Queue
 from sparkstore.core.annotations import CYCLE, EXPIRED, OVER_DELIVERED, REJECTED
-from sparkstore.operations.bulk import Dequeue
+from sparkstore.core.state_machine.call_values import DequeueCall
 
 _log = logging.getLogger(__name__)
 
@@ -53,28 +53,28 @@ class DeadLetters:
         else:
             self._create_queue(Queue(target), on_done)
 
-    def note(self, message_id: int, take: Dequeue) -> None:
-        """A message died, durably; its last step tells how."""
-        outcome = take.outcome
+    def note(self, take: DequeueCall) -> None:
+        """Count messages that died, durably; how, the step that took them off their queue tells."""
+        outcome, count = take.outcome or {}, len(take.message_ids)
         reason = outcome.get("reason", outcome["outcome"])
         name = f"died_{reason.replace('-', '_')}"
-        setattr(self._metrics, name, getattr(self._metrics, name) + 1)
+        setattr(self._metrics, name, getattr(self._metrics, name) + count)
         if take.queue in self._queues:
-            self._queues[take.queue].dead_lettered += 1
+            self._queues[take.queue].dead_lettered += count
         key, now_s = (take.queue, reason), self._clock()
         said_s, unsaid = self._said.get(key, (now_s - _QUIET_S, 0))
         if now_s - said_s < _QUIET_S:
-            self._said[key] = said_s, unsaid + 1
+            self._said[key] = said_s, unsaid + count
             return
         if len(self._said) >= _MAX_LINES:
             self._said.clear()
-        self._said[key] = now_s, 0
+        self._said[key] = now_s, count - 1
         cause = ": ".join(outcome[part] for part in ("condition", "description") if part in outcome)
         where = f"to {outcome['to']!r}" if "to" in outcome else "off the store, history has it"
         _log.info(
             "queue %r: message %d %s%s: it goes %s%s",
             take.queue,
-            message_id,
+            take.message_ids[0],
             _SAYS[reason],
             f" ({cause[:200]!a})" if cause else "",
             where,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Protocol
 
 from broker_shim.broker.metrics import Metrics
@@ -27,6 +28,7 @@ from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.policies import Policy, with_change
 from sparkstore.core.queue_arguments import terms_of
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.call_values import EnqueueCall
 from sparkstore.core.state_machine.definitions import as_policies_say, detail_of
 from sparkstore.operations.administration import OwnLink
 
@@ -203,6 +205,22 @@ class ServedQueues(ABC):
         self.wait(name, message_ids, priority, durable=durable)
         if name in self.queues:
             self.on_arrived(self.queues[name], message_ids)
+
+    def brought(self, put: EnqueueCall) -> None:
+        """Dispatch messages that a call has put on a queue, durably."""
+        queue, message = self.queues.get(put.queue), put.message
+        if queue is None:
+            return
+        ids, headers, durable, at = message.message_ids, message.headers, True, 0
+        if len(ids) == 1:  # what may not be durable comes one by one (`bulk.puts`)
+            entry = self.calls.entry(put.queue, ids[0])
+            durable = headers[0].durable and (entry is None or entry.position > 0)
+        for message_id in ids if put.delivery_count else ():
+            queue.count_failures(message_id, put.delivery_count)
+        for priority, alike in groupby(header.priority for header in headers):
+            end = len(ids) if len(headers) == 1 else at + len([*alike])
+            self.arrived(put.queue, ids[at:end], priority, durable=durable)
+            at = end
 
     def wait(self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool) -> None:
         """Dispatch messages that are on a queue, as durably as they are to be."""

@@ -3,7 +3,8 @@
     administration, wiring_limit    create, delete, bind, purge: an order is decided and carried out
                                     for a client as for an administrator
     bulk_operations, placements     move, redrive, put; an administrator's resubmit and undo
-    queue_purge                     all that is on a queue goes, a part of it a turn of the loop
+    message_moves                   the one transaction of either, of runs of messages
+    bulk_turns                      an order about many messages: a part of it a turn of the loop
     queries                         what a queue or an exchange is, and what is bound
     claims, auto_delete, unused_queues      a queue for one session alone; one that goes with its
                                     last user, or that nobody uses

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from broker_shim.broker.flow.last_value_queues import LastValueQueues
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.orders.bulk_operations import BulkOperations
+from broker_shim.broker.orders.bulk_turns import BulkTurns
 from broker_shim.broker.orders.queue_deletion import QueueDeletions
-from broker_shim.broker.orders.queue_purge import QueuePurge
 from broker_shim.broker.orders.wiring_limit import CreatedEntity, WiringLimit
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.completion import OnComplete
@@ -267,7 +267,8 @@ class Administration:
             self.decider.purge(queue, on_purged)
             return
         request = Request(Action.PURGE, queue, (), operation=operation)
-        QueuePurge(self._served, self._bulk, request, show, on_purged).start(last_position)
+        turns = BulkTurns(self._served, self._bulk, request, show, on_purged)
+        turns.start(last_position=last_position)
 
     def _create_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         order = decided.order

@@ -10,8 +10,9 @@ with its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.flow.settlement import Settlement
@@ -22,11 +23,11 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
 from sparkstore.core.annotations import QUEUE_DELETED, Death
-from sparkstore.operations.bulk import TURN_IDS, Dequeue, Enqueue, rerouted
+from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall
+from sparkstore.operations.bulk import TURN_IDS, BulkStep, rerouted
+from sparkstore.operations.entry_runs import EntryRun, runs_of
 
 _log = logging.getLogger(__name__)
-
-Step = tuple[int, Enqueue | Dequeue]
 
 
 def alternate_routing_of(
@@ -92,49 +93,55 @@ class AlternateRouting:
         self._settlement.insist(call, done, ("headers of deleted queue %r", self._queue))
 
     def _move(self, part: Sequence[int], headers: Sequence[MessageHeader | None]) -> None:
-        steps: list[Step] = []
-        for message_id, header in zip(part, headers, strict=True):
-            routed = [] if header is None else self._steps(message_id, header)
-            if not routed:
-                self._left.add(message_id)
-            steps += routed
+        steps, routes = (
+            list[BulkStep](),
+            dict(zip(part, map(self._routes, part, headers), strict=True)),
+        )
+        for run in runs_of(self._served.calls.entries(self._queue), part):
+            for targets, some in run.parts([routes[i] for i in run.message_ids]):
+                if targets:
+                    steps += self._steps(some, dict(targets))
+        moving = [step.message_ids for step in steps if isinstance(step, DequeueCall)]
+        going = {*chain.from_iterable(moving)}
+        self._left.update(i for i in part if i not in going)
         if steps:
-            self._store(steps)
+            self._store(steps, [*going])
         else:
             self._go_on()
 
-    def _store(self, steps: Sequence[Step]) -> None:
+    def _store(self, steps: Sequence[BulkStep], message_ids: Sequence[int]) -> None:
         """Have the store do them, all or none."""
 
         def moved(error: StoreError | None) -> None:
             if error is not None:
-                self._leave([message_id for message_id, _ in steps], error)
+                self._leave(message_ids, error)
                 return
-            for message_id, step in steps:
-                if isinstance(step, Enqueue):
-                    self._served.metrics.moved += 1
-                    self._served.arrived(step.queue, (message_id,), step.header.priority)
+            for step in steps:
+                if isinstance(step, EnqueueCall):
+                    self._served.metrics.moved += len(step.message.message_ids)
+                    self._served.brought(step)
             self._go_on()
 
         def call(done: OnComplete) -> None:
-            self._served.calls.together(steps, done)
+            self._served.calls.transact(steps, done)
 
         self._settlement.insist(call, moved, ("messages of deleted queue %r", self._queue))
 
-    def _steps(self, message_id: int, header: MessageHeader) -> list[Step]:
-        """Make the steps that put a message onto other queues, and take it off this one.
+    def _routes(
+        self, message_id: int, header: MessageHeader | None
+    ) -> tuple[tuple[str, bool], ...]:
+        """The queues that a message goes to, with whether it has it already."""
+        alternates = self._served.alternates
+        routed = header and alternates(self._exchange, header, message_id, self._queue)
+        return tuple((routed or {}).items())
 
-        It does not matter who held it: that consumer has been ended.
+    def _steps(self, run: EntryRun, targets: Mapping[str, bool]) -> list[BulkStep]:
+        """Make the steps that put messages onto other queues, and take them off this one.
+
+        It does not matter who held them: that consumer has been ended.
         """
-        entry = self._served.calls.entry(self._queue, message_id)
-        if entry is None:
-            return []
-        targets = self._served.alternates(self._exchange, header, message_id, self._queue)
-        if not targets:
-            return []
-        death = Death(self._queue, QUEUE_DELETED, entry.delivery_count, wall_us())
-        steps = rerouted(death, self._exchange, targets, entry, entry.acquired_by)
-        return [(message_id, step) for step in steps]
+        death = Death(self._queue, QUEUE_DELETED, run.delivery_count, wall_us())
+        return rerouted(death, self._exchange, targets, run, run.acquired_by)
 
     def _leave(self, message_ids: Sequence[int], error: StoreError) -> None:
         """Go on with one message at a time after a refusal; one that is refused alone stays."""

@@ -2,32 +2,30 @@
 
 The content of new messages is given to the store first, large ones in pieces; a cut leaves it on no
 queue. Then, in one turn of the loop, what is to be taken is taken out of dispatch and decided, and
-the store gets one transaction. Why nothing is lost: until that has completed, a message that was
-taken is held here, under nobody's name. If the store refuses, it is available again in its old
-place. If the broker is killed, the transaction is in the log whole or not at all.
+the store gets one transaction (`message_moves`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from broker_shim.broker.flow.served_queues import ServedQueues
+from broker_shim.broker.orders.message_moves import Decide, MessageMoves
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import StoredMessage
 from sparkstore.core.queue_arguments import QueueTerms
-from sparkstore.core.state_machine.call_values import EnqueueCall, StoreCall
+from sparkstore.core.state_machine.call_values import EnqueueCall
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.placement import (
     Placement,
     PlacementRequest,
     check_placements,
-    decide_placement,
-    taken_from,
+    plan_placement,
 )
 
 OnAnswer = Callable[[StoreError | None, Answer], None]
-_Held = set[tuple[str, int]]
 
 
 class Placements:
@@ -75,96 +73,34 @@ class Placements:
     def _place(
         self, request: PlacementRequest, made: list[StoredMessage | None], on_answer: OnAnswer
     ) -> None:
-        answer, held = self._take(request)
-        chosen = [
-            (placement, message)
-            for placement, message in zip(request.placements, made, strict=True)
-            if placement.source is None or (placement.source, placement.message_id) in held
-        ]
-        calls = (call for placing in chosen for call in self._calls(request, *placing))
+        served, moves, new = self._served, MessageMoves(self._served), 0
+        for placement, message in zip(request.placements, made, strict=True):
+            new_id, is_taken = 0 if message is None else message.message_id, True
+            if placement.source is not None:
+                plan = partial(plan_placement, placement, request, new_id=new_id)
+                is_taken = self._take(moves, placement, plan)
+            if message is not None and is_taken:
+                assert placement.target is not None
+                placed = placement.target, placement.annotations, placement.delivery_count
+                moves.steps.append(EnqueueCall(message, *placed))
+                new += 1
+        moved = moves.answer.done
+        alone = sum(placement.source is None for placement in request.placements)
 
         def done(error: StoreError | None) -> None:
-            self._ended(chosen, error)
-            on_answer(error, Answer() if error else answer.plus(Answer(done=len(chosen))))
+            if error is None:
+                served.metrics.moved += moved
+                served.metrics.enqueued += new
+            on_answer(error, Answer() if error else moves.answer.plus(Answer(done=alone)))
 
-        if chosen:
-            self._served.calls.transact(calls, done)
-        else:
-            on_answer(None, answer)
+        moves.store(done)
 
-    def _take(self, request: PlacementRequest) -> tuple[Answer, _Held]:
-        """Take what waits out of dispatch: what is not there, or somebody has, is left out."""
-        answer, held, calls = Answer(), _Held(), self._served.calls
-        for name, message_ids in taken_from(request.placements).items():
-            queue = self._served.queues[name]
-            withdrawn = queue.withdraw(dict.fromkeys(message_ids))
-            answer = answer.plus(Answer(left=withdrawn.left, gone=withdrawn.gone))
-            for message_id in withdrawn.held:
-                entry = calls.entry(name, message_id)
-                if entry is None:
-                    queue.removed((message_id,))
-                    answer = answer.plus(Answer(gone=1))
-                elif entry.acquired_by is not None:  # by a member, who has yet to say so
-                    queue.released(message_id, delivery_failed=False)
-                    answer = answer.plus(Answer(left=1))
-                else:
-                    held.add((name, message_id))
-        return answer, held
-
-    def _calls(
-        self, request: PlacementRequest, placement: Placement, message: StoredMessage | None
-    ) -> Iterator[StoreCall]:
-        calls, new_id = self._served.calls, 0 if message is None else message.message_id
-        if placement.source is not None:
-            entry = calls.entry(placement.source, placement.message_id)
-            for step in decide_placement(placement, request, entry, new_id):
-                yield calls.call_of(placement.message_id, step)
-        if message is not None:
-            assert placement.target is not None
-            placed = placement.target, placement.annotations, placement.delivery_count
-            yield EnqueueCall(message, *placed)
-
-    def _ended(
-        self, chosen: list[tuple[Placement, StoredMessage | None]], error: StoreError | None
-    ) -> None:
-        """Finish a request: what moved leaves its place for the target, or goes back."""
-        served = self._served
-        durable: dict[int, tuple[bool, int]] = {}
-        for placement, _message in chosen:
-            queue = served.queues.get(placement.source or "")
-            if queue is None:
-                continue
-            message_id = placement.message_id
-            if error is not None:
-                queue.released(message_id, delivery_failed=False)
-                served.wanted(queue.name)
-            else:
-                durable[message_id] = queue.keeps(message_id), self._priority(placement)
-                queue.removed((message_id,))
-                served.wanted(queue.name)
-        if error is None:
-            served.metrics.moved += len(durable)
-            for placement, message in chosen:
-                self._arrived(placement, message, durable)
-
-    def _priority(self, placement: Placement) -> int:
-        entry = self._served.calls.entry(placement.target or "", placement.message_id)
-        return 4 if entry is None else entry.priority
-
-    def _arrived(
-        self,
-        placement: Placement,
-        message: StoredMessage | None,
-        durable: dict[int, tuple[bool, int]],
-    ) -> None:
-        target = self._served.queues.get(placement.target or "")
-        if target is None:
-            return
-        if message is not None:
-            message_id, is_durable, priority = message.message_id, True, message.header.priority
-            self._served.metrics.enqueued += 1
-        else:
-            message_id = placement.message_id
-            is_durable, priority = durable[message_id]
-        target.count_failures(message_id, placement.delivery_count)
-        self._served.arrived(target.name, (message_id,), priority, durable=is_durable)
+    def _take(self, moves: MessageMoves, placement: Placement, decide: Decide) -> bool:
+        """Take messages out of dispatch; True if any are taken."""
+        ids, queue = placement.message_ids, self._served.queues.get(placement.source or "")
+        if queue is None:  # it went while content of new messages was given
+            moves.answer = moves.answer.plus(Answer(gone=len(ids)))
+            return False
+        before = moves.answer.done
+        moves.take(queue, ids, len(ids), decide)
+        return moves.answer.done > before

@@ -89,7 +89,7 @@ class QueueDispatch:
         self.arguments = arguments
         self._index = QueueIndex()
         self._held: dict[int, int] = {}
-        self._taken_out = TakenOutRuns(self._index)
+        self._taken_out = TakenOutRuns(self._index, self.withdraw)
         self.elsewhere: set[int] = set()
         self._delivery_counts: dict[int, int] = {}
         self._refused_by: dict[int, set[Consumer]] = {}
@@ -186,10 +186,6 @@ class QueueDispatch:
         if not durable:
             self._not_durable.update(message_ids)
 
-    def keeps(self, message_id: int) -> bool:
-        """True unless a message came that is not durable."""
-        return message_id not in self._not_durable
-
     def released(self, message_id: int, *, delivery_failed: bool) -> None:
         """Let a held message wait again."""
         place = self._held.pop(message_id)
@@ -218,32 +214,31 @@ class QueueDispatch:
                 gone += 1
         return Withdrawn(held, left, gone)
 
-    def take_out(self, message_ids: Sequence[int], most: int) -> tuple[list[TakenOut], Withdrawn]:
+    def take_out(self, message_ids: Sequence[int], most: int) -> TakenOut:
         """Take waiting messages out of dispatch, as runs where many that follow each other wait.
 
-        End each run by `left` or `came_back`, and what is held otherwise as of `withdraw`.
+        End what is held by `removed` or `waits_again`: what is a range by ranges within it.
 
         Args:
             message_ids: In the order of the queue.
             most: Leave the rest alone once so many are in no run; a run counts as some.
         """
-        if self.groups is not None or self.last_values is not None:
-            return [], self.withdraw(message_ids[:most])  # each is looked at when it leaves
-        runs, others = self._taken_out.take(message_ids, most)
-        return runs, self.withdraw(others)
+        are_alike = self.groups is None and self.last_values is None
+        return self._taken_out.take(message_ids, most, as_runs=are_alike)
 
-    def left(self, taken: TakenOut, kind: str) -> None:
-        """Forget a run that was taken out and left the queue, in one way, as history names it."""
-        self._taken_out.left(taken)
-        self._departed(taken.message_ids, kind)
-
-    def came_back(self, taken: TakenOut) -> None:
-        """Hold each message of a run that was taken out by itself, to be released or removed."""
-        self._held.update(self._taken_out.come_back(taken))
+    def waits_again(self, message_ids: Sequence[int]) -> None:
+        """Let messages wait that were taken out, or are held."""
+        if type(message_ids) is range and message_ids.start in self._taken_out:
+            self._held.update(self._taken_out.come_back(message_ids))
+        for message_id in message_ids:
+            self.released(message_id, delivery_failed=False)
 
     def removed(self, message_ids: Sequence[int], kind: str = "other") -> None:
         """Forget held messages that left the queue, all in one way, as history names it."""
-        self._index.drop([self._held.pop(message_id) for message_id in message_ids])
+        if type(message_ids) is range and message_ids.start in self._taken_out:
+            self._taken_out.left(message_ids)
+        else:
+            self._index.drop([self._held.pop(message_id) for message_id in message_ids])
         self._departed(message_ids, kind)
         if self.groups is not None or self.last_values is not None:
             for message_id in message_ids:

@@ -33,20 +33,16 @@ from broker_shim.store.interface import (
     Entry,
     MessageHeader,
     NewMessageRun,
-    StoredMessage,
 )
 from sparkstore.core.entries import Entries
 from sparkstore.core.records import Run
 from sparkstore.core.state_machine.call_values import (
-    DequeueCall,
-    EnqueueCall,
     EntryCall,
     ForgetBranchCall,
     RecordStep,
     StoreCall,
 )
 from sparkstore.core.state_machine.room import LastValue
-from sparkstore.operations.bulk import Dequeue, Enqueue
 
 _NO_BRANCHES = "this broker's store has no branches in doubt: stop it, and run the command again"
 Outcomes = Sequence[StoreError | None]
@@ -170,10 +166,6 @@ class StoreCalls:
         self.open_count += 1
         self._headers.ask(message_ids, answered)
 
-    def together(self, steps: Iterable[tuple[int, Enqueue | Dequeue]], on_done: OnComplete) -> None:
-        """Take and put messages that the store holds, all of it or nothing."""
-        self.transact((self.call_of(*step) for step in steps), on_done)
-
     @property
     def branches(self) -> BranchStore | None:
         """The two-phase calls of a store in this process; None if it has none for a broker."""
@@ -241,24 +233,6 @@ class StoreCalls:
             self.answer((on_done, error))
             return
         self.call(done, end or self._store.commit, transaction)
-
-    def call_of(self, message_id: int, step: Enqueue | Dequeue) -> StoreCall:
-        """The call of the store that takes or puts a message that it holds.
-
-        Raises:
-            StoreError: Content that is in the store's memory alone cannot be read now.
-        """
-        if isinstance(step, Dequeue):
-            return DequeueCall((message_id,), step.queue, step.holder, step.outcome)
-        message = self._held(message_id, step)
-        return EnqueueCall(message, step.queue, step.annotations, step.delivery_count)
-
-    def _held(self, message_id: int, put: Enqueue) -> StoredMessage:
-        if put.is_logged:
-            return StoredMessage(message_id, put.header, b"")
-        message = self._store.load(message_id)
-        header = message.header._replace(expires_at=put.header.expires_at)
-        return message._replace(header=header)
 
     def enqueue_new(
         self, messages: NewMessageRun, on_done: Callable[[Sequence[int], Outcomes], None]

@@ -196,10 +196,8 @@ class Subscriptions:
         done = self._last_of(sum(map(len, runs)), command_id)
         reason = {"description": command.text} if command.text else {}
         for run in runs:
-            holdings = run.subscription.holdings
-            for message_id in run.message_ids:
-                rejected = partial(_one_done, done, message_id)
-                holdings.reject(run.subscription, message_id, reason, rejected)
+            consumer = run.subscription
+            consumer.holdings.reject(consumer, reason, run.message_ids, done)
 
     def release(self, command: c.MessageRelease, command_id: int) -> None:
         """Let somebody else have messages; `set-redelivered` counts as a failed delivery.
@@ -333,10 +331,6 @@ class Subscriptions:
             text = f"destination {shown(destination or '')} has no subscriber in this session"
             raise not_found(text)
         return subscription
-
-
-def _one_done(on_done: OnRemoved, message_id: int, error: StoreError | None) -> None:
-    on_done((message_id,), (error,))
 
 
 def _check(ranges: Ranges) -> None:

@@ -15,10 +15,8 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.broker.delivery.taken_run import TakenRun
-from broker_shim.broker.flow.settlement import OnRemoved
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete, nobody
-from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
 from broker_shim.listener_1_0 import conditions, outcomes
 from broker_shim.listener_1_0.connections.connection import Connection
@@ -292,12 +290,7 @@ class OutgoingLink(ServedEndpoint):
 
     def _rejected(self, decided: DecidedRun, state: Rejected) -> None:
         """Reject messages: they go to the dead letters, or leave the store."""
-        reason = rejection(state)
-
-        def reject(message_ids: Sequence[int], done: OnRemoved) -> None:
-            for message_id in message_ids:
-                self.holdings.reject(self, message_id, reason, partial(_one_done, done, message_id))
-
+        reject = partial(self.holdings.reject, self, rejection(state))
         end(self, self._links, [decided], outcomes.REJECTED, reject)
 
     def _released(self, decided: DecidedRun, _state: object) -> None:
@@ -395,10 +388,6 @@ class OutgoingLink(ServedEndpoint):
             self._link.drained()
             self.credit = 0
             self._connection.has_output()
-
-
-def _one_done(done: OnRemoved, message_id: int, error: StoreError | None) -> None:
-    done((message_id,), (error,))
 
 
 _DECISIONS: Mapping[type, Callable[[OutgoingLink, DecidedRun, Any], None]] = {

@@ -11,7 +11,7 @@ terminus has it, unless it was attached again by then: then it is given back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import (
@@ -51,7 +51,7 @@ class Retirement:
         taken: The messages, as their link has them.
         outcome: What the client chose, one of `OUTCOMES`.
         is_settled: The client has forgotten the deliveries.
-        rejections: What becomes of each message, if they are rejected.
+        rejected: What becomes of the messages, if they are rejected, and of those that were parted.
     """
 
     link: Retirements
@@ -60,7 +60,7 @@ class Retirement:
     taken: TakenRun
     outcome: Any
     is_settled: bool
-    rejections: list[Rejection] = field(default_factory=list)
+    rejected: Rejection | None = None
 
     def __len__(self) -> int:
         """The number of deliveries."""
@@ -70,8 +70,8 @@ class Retirement:
         """Part it, as the client forgets some of the deliveries. See `Decision`."""
         count, end = len(self) - len(rest), len(self)
         decided = self.decided.part(count, end)
-        parted = replace(self, decided=decided, taken=rest, rejections=self.rejections[count:])
-        self.decided, self.rejections = self.decided.part(0, count), self.rejections[:count]
+        parted = replace(self, decided=decided, taken=rest, rejected=None)
+        self.decided = self.decided.part(0, count)
         self.transaction.parted(self, parted)
         return parted
 
@@ -99,13 +99,9 @@ class Retirement:
         holdings, outcome, ids = self.link.holdings, self.outcome, self.decided.message_ids
         queue, holder = holdings.queue, holdings.holder
         if isinstance(outcome, Rejected):
-            reason = rejection(outcome)
-            self.rejections = [holdings.rejection(i, reason) for i in ids]
-            steps = []
-            for rejected in self.rejections:
-                rejected.make_target(nobody)  # if that is refused, so is what needs it
-                steps += rejected.steps()
-            return [served.calls.call_of(*step) for step in steps]
+            self.rejected = holdings.rejection(ids, rejection(outcome))
+            self.rejected.make_target(nobody)  # if that is refused, so is what needs it
+            return self.rejected.steps()
         if self.removes:
             return [DequeueCall(ids, queue.name, holder)]
         kept: Annotations | None = None
@@ -135,8 +131,8 @@ class Retirement:
             if self.removes:
                 is_accepted = isinstance(self.outcome, Accepted)
                 queue.removed(ids, "accepted" if is_accepted else "other")
-                for rejected in self.rejections:
-                    rejected.is_done()
+                if self.rejected is not None:
+                    self.rejected.is_done()
             else:
                 self.link.holdings.released(ids, failed=self.failed)
         self.taken.release()

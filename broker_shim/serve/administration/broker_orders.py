@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from broker_shim.broker.orders.bulk_turns import BulkTurns
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from sparkstore.control.audit import Audit, AuditEvent, audit_branch, audit_order
@@ -105,13 +106,8 @@ class BrokerOrders:
         """Take what nobody holds off a queue, in steps; ends with an asker that is gone."""
 
         def give(broker: Broker, asker: Asker) -> None:
-            def show(so_far: Answer) -> bool:
-                if sum(so_far):
-                    asker.show(so_far)
-                return asker.is_there()
-
             done = self._audited(asker, act="purge-queue", queue=queue, operation=operation)
-            broker.administration.purge(queue, show, done, operation=operation)
+            broker.administration.purge(queue, _shower(asker), done, operation=operation)
 
         return give
 
@@ -128,13 +124,20 @@ class BrokerOrders:
 
         return give
 
-    def bulk(self, request: Request) -> BrokerCall:
-        """Do something with each of the messages that a request names."""
-        act, queue, message_ids, to, operation = request
+    def bulk(self, request: Request, message_ids: Sequence[int] | None) -> BrokerCall:
+        """Do something with messages of a queue, in steps; ends with an asker that is gone.
+
+        Args:
+            request: What is done, and with which queue.
+            message_ids: The messages, none of them twice; None: all that nobody holds.
+        """
+        act, queue, _ids, to, operation = request
 
         def give(broker: Broker, asker: Asker) -> None:
-            more = {"to": to, "operation": operation, "messages": len(message_ids)}
-            broker.bulk.run(request, self._audited(asker, act=act, queue=queue, **more))
+            count = None if message_ids is None else len(message_ids)
+            more = {"to": to, "operation": operation, "messages": count}
+            done = self._audited(asker, act=act, queue=queue, **more)
+            BulkTurns(broker, broker.bulk, request, _shower(asker), done).start(message_ids)
 
         return give
 
@@ -156,3 +159,14 @@ class BrokerOrders:
             asker.answer(error or answer)
 
         return answer
+
+
+def _shower(asker: Asker) -> Callable[[Answer], bool]:
+    """Make what shows a client how far its order is; False: it has gone away."""
+
+    def show(so_far: Answer) -> bool:
+        if sum(so_far):
+            asker.show(so_far)
+        return asker.is_there()
+
+    return show

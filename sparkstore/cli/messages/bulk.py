@@ -37,7 +37,7 @@ _HOW = (
     "PREDICATE is what may stand after WHERE in a query of queue_messages, about its columns\n"
     "only; Spark finds the messages. --id, --older-than, --property and --subject\n"
     "need no Java, and select the messages for which all of them hold. The running broker\n"
-    "changes the messages in transactions of 250; if none runs, this command does, under the\n"
+    "changes the messages in some transactions; if none runs, this command does, under the\n"
     "writer's lock. Messages that a consumer has acquired are left alone. After an\n"
     "interruption run it again.\n\n"
 )

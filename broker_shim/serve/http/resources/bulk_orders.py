@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -29,7 +28,6 @@ from sparkstore.core.fold import QueueState
 from sparkstore.core.queue_arguments import QueueTerms, terms_of
 from sparkstore.core.state_machine.definitions import detail_of
 from sparkstore.operations.bulk import (
-    TURN_IDS,
     Action,
     Answer,
     Request,
@@ -148,11 +146,8 @@ async def _moved(call: Call, action: Action, name: str, to: str | None = None) -
     body = call.body
     if body.dry_run:
         return await would_take(call, name, body.ids)
-    ids = body.ids
-    if ids is None:
-        ids = await call.message_ids(name)
     operation = body.operation or new_operation()
-    return await _bulk(call, Request(action, name, (), to, operation), ids)
+    return await _bulk(call, Request(action, name, (), to, operation), body.ids)
 
 
 async def redrive_messages(call: Call) -> RedriveOutcome:
@@ -242,25 +237,21 @@ async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFat
     return await call.read(count)
 
 
-async def _bulk(call: Call, request: Request, message_ids: Iterable[int]) -> MessageFates:
+async def _bulk(call: Call, request: Request, message_ids: list[int] | None) -> MessageFates:
     """Have something done with messages, some at a time; each part is done whole, or not at all."""
-    total = await _bulk_answer(call, request, message_ids)
-    return _fates(request.queue, request.operation, total)
+    answer = await _bulk_answer(call, request, message_ids)
+    return _fates(request.queue, request.operation, answer)
 
 
 def _fates(queue: str, operation: str | None, answer: Answer) -> MessageFates:
     return MessageFates(queue=queue, operation=answer.named(operation), **answer._asdict())
 
 
-async def _bulk_answer(call: Call, request: Request, message_ids: Iterable[int]) -> Answer:
-    """Sum the answers to a request that goes in parts; what is full ends it, as in `bulk_run`."""
-    total, left = Answer(), iter(message_ids)
-    while part := tuple(islice(left, TURN_IDS)):
-        answer = await call.send(call.orders.bulk(request._replace(message_ids=part)))
-        total = total.plus(answer)
-        if answer.full:  # what comes next would overtake those that stay
-            return total.plus(Answer(full=sum(1 for _ in left)))
-    return total
+async def _bulk_answer(call: Call, request: Request, message_ids: list[int] | None) -> Answer:
+    """Have it done with all messages that nobody holds, or with those named."""
+    named = None if message_ids is None else [*dict.fromkeys(message_ids)]
+    answer: Answer = await call.send(call.orders.bulk(request, named))
+    return answer
 
 
 class _BrokerQueues(Mapping[str, QueueState]):

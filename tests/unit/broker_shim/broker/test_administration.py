@@ -26,7 +26,7 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.broker.orders import queue_purge
+from broker_shim.broker.orders import bulk_turns
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.broker.wiring import routing
 from broker_shim.durability import TerminusDurability
@@ -326,8 +326,8 @@ def test_two_that_delete_and_create_the_same_queue_at_once_both_get_an_answer(
 @pytest.fixture
 def _short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A purge of 251 messages takes two turns, and the second waits for the first."""
-    monkeypatch.setattr(queue_purge, "RUN_IDS", TURN_IDS)
-    monkeypatch.setattr(queue_purge, "_MOST_WAITING", 1)
+    monkeypatch.setattr(bulk_turns, "RUN_IDS", TURN_IDS)
+    monkeypatch.setattr(bulk_turns, "_MOST_WAITING", 1)
 
 
 @pytest.mark.usefixtures("_short_runs")
@@ -377,13 +377,13 @@ def test_a_purge_ends_between_two_turns(house: House, why: str) -> None:
 
 def parts_of(house: House, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the parts of a purge as they are taken."""
-    purge, parts = house.broker.bulk.purge, list[int]()
+    run_part, parts = house.broker.bulk.run_part, list[int]()
 
     def noted(*terms: Any) -> int:
-        parts.append(purge(*terms))
+        parts.append(run_part(*terms))
         return parts[-1]
 
-    monkeypatch.setattr(house.broker.bulk, "purge", noted)
+    monkeypatch.setattr(house.broker.bulk, "run_part", noted)
     return parts
 
 
@@ -432,8 +432,8 @@ def test_a_purge_takes_one_part_a_turn_also_where_answers_come_at_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two parts wait for the store; of those that follow nothing waits, so nothing is asked."""
-    monkeypatch.setattr(queue_purge, "RUN_IDS", 1)
-    monkeypatch.setattr(queue_purge, "_MOST_WAITING", 3)
+    monkeypatch.setattr(bulk_turns, "RUN_IDS", 1)
+    monkeypatch.setattr(bulk_turns, "_MOST_WAITING", 3)
     parts = parts_of(house, monkeypatch)
     publish(house, "q", *map(str, range(12)))
     ids = entries(house)

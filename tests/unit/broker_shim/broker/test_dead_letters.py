@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from broker_shim.protocol_1_0.codec.values import Array
 from broker_shim.store.interface import Queue
 from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, as_detail, merged
 from sparkstore.core.records import Kind, MessageHeader
-from sparkstore.operations.bulk import Dequeue
+from sparkstore.core.state_machine.call_values import DequeueCall
 from tests.support.amqp.link_clients import Client, House, Place
 from tests.support.stores.stores import RecordedMessageStore, read
 
@@ -445,15 +446,19 @@ def test_nobody_else_may_say_how_a_message_ended() -> None:
 def test_deaths_of_one_kind_make_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [100.0]
     dead_letters = DeadLetters(Metrics(), {}, lambda *_: None, lambda: now_s[0])
-    take = Dequeue("q", {"outcome": "dead-lettered", "reason": "expired", "to": "dead"})
+    outcome = {"outcome": "dead-lettered", "reason": "expired", "to": "dead"}
+    take = DequeueCall((7,), "q", None, outcome)
     with caplog.at_level(logging.INFO):
         for at_s in (100.0, 101.0, 159.9, 160.0):
             now_s[0] = at_s
-            dead_letters.note(7, take)
-        dead_letters.note(8, take._replace(queue="other"))
+            dead_letters.note(take)
+        dead_letters.note(replace(take, message_ids=range(8, 108), queue="other"))
+        now_s[0] = 220.0
+        dead_letters.note(replace(take, queue="other"))
     said = [each.message for each in caplog.records if each.message.startswith("queue")]
     assert said == [
         "queue 'q': message 7 expired: it goes to 'dead'",
         "queue 'q': message 7 expired: it goes to 'dead'; 2 more since the last line",
         "queue 'other': message 8 expired: it goes to 'dead'",
+        "queue 'other': message 7 expired: it goes to 'dead'; 99 more since the last line",
     ]

@@ -108,7 +108,7 @@ def test_while_the_store_has_no_room_a_deleted_queue_waits_and_loses_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(
             house.calls,
-            "together",
+            "transact",
             lambda _steps, done: house.calls.answer((done, Unavailable("no room"))),
         )
         house.broker.destroy_queue("q")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from broker_shim.broker.orders import queue_purge
+from broker_shim.broker.orders import bulk_turns
 from broker_shim.service import socket as listening
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
@@ -98,7 +98,7 @@ def test_messages_are_put_moved_purged_and_told_with_their_holders(place: Place)
 def test_a_purge_tells_how_far_it_is_to_who_takes_lines(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_purge, "RUN_IDS", 300)
+    monkeypatch.setattr(bulk_turns, "RUN_IDS", 300)
     assert place.done("POST", "queues/r/messages", {"messages": [DRAFT] * 1001})["done"] == 1001
     *steps, last = place.done("POST", "queues/r/purge", {}, Accept="application/x-ndjson")
     counts = [step["so_far"]["done"] for step in steps]

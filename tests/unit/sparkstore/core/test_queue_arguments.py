@@ -49,11 +49,12 @@ def test_a_message_expires_at_the_earlier_of_both_wishes(
 def test_a_message_may_stay_until_it_expires_or_fails_more_often_than_allowed(
     found: Entry, reason: str | None
 ) -> None:
-    assert QueueArguments(max_delivery_count=3).reason_to_end(found, NOW_US) == reason
+    about = found.expires_at, found.delivery_count
+    assert QueueArguments(max_delivery_count=3).reason_to_end(*about, NOW_US) == reason
 
 
 def test_without_a_limit_a_message_may_fail_for_ever() -> None:
-    assert QueueArguments().reason_to_end(entry(delivery_count=10**6), NOW_US) is None
+    assert QueueArguments().reason_to_end(None, 10**6, NOW_US) is None
 
 
 @pytest.mark.parametrize(

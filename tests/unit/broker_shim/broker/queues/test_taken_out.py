@@ -44,19 +44,17 @@ def alternating(run: int, count: int) -> QueueDispatch:
 
 def test_where_priorities_alternate_no_run_is_made_and_the_rest_is_left_alone() -> None:
     queue = alternating(1, 1000)
-    runs, others = queue.take_out(range(1, 1001), 250)
-    assert (runs, others.held) == ([], [*range(1, 251)])
+    out = queue.take_out(range(1, 1001), 250)
+    assert out == ([[*range(1, 251)]], 0, 0)
     assert (queue.held_count, len(queue)) == (250, 1000)
 
 
 def test_runs_go_on_until_enough_is_in_none() -> None:
     queue = alternating(RUN, 5)
     queue.withdraw(range(RUN + 1, 2 * RUN, 2))
-    runs, others = queue.take_out(range(1, 5 * RUN + 1), RUN + 3 * _RUN_WEIGHT)
-    assert [run.message_ids for run in runs] == [
-        range(first, first + RUN) for first in (1, 2 * RUN + 1, 3 * RUN + 1)
-    ]
-    assert (others.held, others.left) == ([*range(RUN + 2, 2 * RUN + 1, 2)], RUN // 2)
+    held, left, _gone = queue.take_out(range(1, 5 * RUN + 1), RUN + 3 * _RUN_WEIGHT)
+    first, *others = (range(at, at + RUN) for at in (1, 2 * RUN + 1, 3 * RUN + 1))
+    assert (held, left) == ([first, [*range(RUN + 2, 2 * RUN + 1, 2)], *others], RUN // 2)
 
 
 def test_the_end_of_a_run_is_found_without_a_look_at_what_follows() -> None:
@@ -70,7 +68,7 @@ def test_the_end_of_a_run_is_found_without_a_look_at_what_follows() -> None:
 def test_whether_a_message_is_out_is_known_by_a_few_looks_at_the_runs() -> None:
     queue = alternating(RUN, RUNS)
     end = RUN * RUNS
-    runs, _others = queue.take_out(range(1, end + 1), RUNS * _RUN_WEIGHT)
+    runs = queue.take_out(range(1, end + 1), RUNS * _RUN_WEIGHT).held
     assert (len(runs), queue.held_count) == (RUNS, end)
     for message_id in (1, RUN, RUN + 1, end):
         assert message_id in queue
@@ -79,5 +77,5 @@ def test_whether_a_message_is_out_is_known_by_a_few_looks_at_the_runs() -> None:
     assert ComparedId(end + 1) not in queue
     assert ComparedId.comparisons <= 40, "of 100 runs"
     for run in runs[::2]:
-        queue.left(run, "purged")
+        queue.removed(run, "purged")
     assert (len(queue), 1 in queue, RUN + 1 in queue) == (end // 2, False, True)
