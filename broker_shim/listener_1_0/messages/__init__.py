@@ -5,8 +5,8 @@ out, what a store kept becomes what is written around its content to a peer. Sec
 found and read by `protocol_1_0.codec`, which knows AMQP and no broker; here they are mapped.
 `message` makes a `MessageHeader` and back, `limits` says how large one may be, and `long_content`
 finds content that comes by itself. `annotations` adds those of an entry, and `common_header` shows
-a header to selectors. `message_reader` reads messages of one `message_shape` together. Receiving
-links call it once a run, sending links once a delivery.
+a header to selectors. `message_reader` reads messages of one `message_shape` together, and
+`framed_runs` frames such. Links call both once a run.
 
 Nothing here keeps a message or speaks to a store.
 """

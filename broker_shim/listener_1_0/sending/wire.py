@@ -13,10 +13,12 @@ from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.storage.contents import StoreContents
 from broker_shim.errors import CorruptData
+from broker_shim.listener_1_0.messages.framed_runs import framed_together
 from broker_shim.listener_1_0.messages.message import FramingHeader, framing
 from broker_shim.protocol_1_0.links.runs import Run
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from sparkstore.core.annotations import is_untouched
+from sparkstore.core.records import MessageHeader
 
 _AROUND_BYTES = 64
 """What framing adds to a message as it came, beside annotations, at most: a header section."""
@@ -144,22 +146,41 @@ def _around(
     run: TakenRun, failures: Sequence[int], now_us: int, *, are_copies: bool
 ) -> list[FramingHeader]:
     """Make what goes before and after each content: neighbours that are alike have the same."""
-    facts = run.facts
+    facts, count = run.facts, len(run)
     columns: list[Sequence[Any]] = [run.headers, facts.expires_at, facts.details, failures]
-    count, before, made = len(run), None, list[FramingHeader]()
-    if all(column.count(column[0]) == count for column in columns):  # as many in a row are
-        columns = [column[:1] for column in columns]
-    for row in zip(*columns, strict=True):
+    rows = zip(*columns, strict=True)
+    before = next(rows)
+    around = _framed(*before, now_us=now_us, are_copies=are_copies)
+    if all(column.count(column[0]) == count for column in columns[1:]):  # as most
+        if columns[0].count(before[0]) == count:
+            return [around] * count
+        together = framed_together(around, columns[0]) if before[1:3] == (None, None) else None
+        if together is not None:
+            return together
+    made = [around]
+    for row in rows:
         if row != before:
-            before = header, expires_at, detail, failure_count = row
-            if expires_at != header.expires_at:
-                header = header._replace(expires_at=expires_at)
-            around = framing(
-                header,
-                delivery_count=failure_count,
-                now_us=now_us,
-                is_first=not are_copies and is_untouched(detail, failure_count),
-                detail=detail,
-            )
+            before, around = row, _framed(*row, now_us=now_us, are_copies=are_copies)
         made.append(around)
-    return made * count if len(made) < count else made
+    return made
+
+
+def _framed(
+    header: MessageHeader,
+    expires_at: int | None,
+    detail: str | None,
+    failures: int,
+    *,
+    now_us: int,
+    are_copies: bool,
+) -> FramingHeader:
+    """Make the same of one message, by what is known of it."""
+    if expires_at != header.expires_at:
+        header = header._replace(expires_at=expires_at)
+    return framing(
+        header,
+        delivery_count=failures,
+        now_us=now_us,
+        is_first=not are_copies and is_untouched(detail, failures),
+        detail=detail,
+    )
