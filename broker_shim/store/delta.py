@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from broker_shim.completion import Completion, OnComplete
+from broker_shim.completion import Completion, OnComplete, nobody
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import StoredMessage
@@ -55,7 +55,7 @@ class Batch:
         self._records: list[Run] = []
         self._packed: list[bytes] = []
         self._position = log.next_position
-        self._on_complete: OnComplete = _nobody
+        self._on_complete: OnComplete = nobody
 
     def take(self, steps: Iterable[RecordStep]) -> None:
         """Make decided steps true.
@@ -93,10 +93,6 @@ class Batch:
         if self._observer is not None and self._steps:
             on_complete = observed(self._observer, self._steps, on_complete)
         self._log.append_packed(self._records, b"".join(self._packed), on_complete)
-
-
-def _nobody(_error: StoreError | None) -> None:
-    """Ignore an outcome that no caller waits for."""
 
 
 class DeltaMessageStore(LocalMessageStore):

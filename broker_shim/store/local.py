@@ -16,7 +16,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.messages.neutral import identity_of
@@ -132,7 +132,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
             self._check_open()
             message, steps = self._machine.message(header, body)
             if steps:
-                self._take(steps, _nothing)
+                self._take(steps, nobody)
         return message
 
     def messages(
@@ -144,7 +144,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
                 self._machine, headers, bodies, self._max_message_bytes
             )
             if steps:
-                self._take(steps, _nothing)
+                self._take(steps, nobody)
         return [run]
 
     def adopt(self, message: StoredMessage) -> bool:
@@ -155,7 +155,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
         with self._holding():
             steps = self._machine.adopt(message)
             if steps:
-                self._take(steps, _nothing)
+                self._take(steps, nobody)
         return steps is not None
 
     def content(self, message: StoredMessage) -> ContentWriter:
@@ -309,10 +309,6 @@ def observed(
         on_complete(error)
 
     return complete
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """Ignore the outcome of records that no caller waits for."""
 
 
 def _refuse(refusal: StoreError, transaction: object = None) -> list[RecordStep]:  # noqa: ARG001

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from broker_shim.completion import OnComplete, OnEachComplete, each_of, refusal_of
+from broker_shim.completion import OnComplete, OnEachComplete, each_of, nobody, refusal_of
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import NewMessageRun
 from broker_shim.store.sink import Sink
@@ -92,7 +92,7 @@ class LocalBatches:
             transaction.refusal = transaction.refusal or refusal
             self._sink.finish(on_complete, refusal)
             return results
-        done = _telling(on_complete, results) if is_last else _nothing
+        done = _telling(on_complete, results) if is_last else nobody
         try:
             self._take(steps, done)
         except StoreError as refusal:
@@ -109,7 +109,3 @@ def _telling(on_complete: OnComplete, outcomes: list[StoreError | None]) -> OnCo
         on_complete(refusal_of([outcome or error for outcome in outcomes] if error else outcomes))
 
     return complete
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """The last part of the batch tells."""

@@ -101,14 +101,22 @@ def cut(values: Integers, start: int, end: int) -> Integers:
     return values.cut(start, end) if isinstance(values, Column) else values[start:end]
 
 
+def as_range(values: Sequence[int]) -> Sequence[int]:
+    """Return integers as a range, if each is one more than the one before: parts cost nothing."""
+    is_run = type(values) is range and values.step == 1
+    if is_run or not values or values[-1] - values[0] != len(values) - 1:
+        return values
+    run = range(values[0], values[-1] + 1)
+    return run if [*values] == [*run] else values
+
+
 def neighbours_in(values: Sequence[int]) -> Iterator[range]:
     """Part integers, in order, into ranges that rise by one."""
-    first, count = (values[0], len(values)) if values else (0, 0)
-    is_run = type(values) is range and values.step == 1  # as nearly always
-    if is_run or [*values] == [*range(first, first + count)]:
-        yield range(first, first + count)
+    values = as_range(values)
+    if type(values) is range and values.step == 1:  # as nearly always
+        yield values
         return
-    start = 0
+    start, count = 0, len(values)
     for index in range(1, count + 1):
         if index == count or values[index] != values[index - 1] + 1:
             yield range(values[start], values[index - 1] + 1)
@@ -151,12 +159,3 @@ def _packed(
         if span <= limit:
             return least, array(code, [value - least for value in values]), count
     return 0, [*values], count
-
-
-def as_range(message_ids: Sequence[int]) -> Sequence[int]:
-    """Return ids as a range, if each is one more than the one before: its parts cost nothing."""
-    first, count = message_ids[0], len(message_ids)
-    is_run = message_ids[-1] == first + count - 1 and [*message_ids] == [
-        *range(first, first + count)
-    ]
-    return range(first, first + count) if is_run else message_ids

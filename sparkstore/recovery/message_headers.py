@@ -14,14 +14,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake.exceptions import DeltaError
 
-from sparkstore.core.records import Kind, MessageHeader
-from sparkstore.errors import CorruptData, Unavailable
-from sparkstore.recovery.arrow_fold import rows_that_count
+from sparkstore.core.records import MessageHeader
+from sparkstore.errors import CorruptData
+from sparkstore.recovery.recorded_rows import recorded_rows
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import HEADER_FIELDS, ROW
-from sparkstore.tables.snapshot import FileStats, columns_of, read_files, snapshot
+from sparkstore.tables.snapshot import columns_of
 
 _IDS = 200_000
 """Message ids looked for in one pass: their headers are in memory together."""
@@ -98,14 +97,15 @@ def _header_rows(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Ta
     rows = columns.empty_table()
     if not wanted:
         return rows
-    for attempt in range(_TRIES):
-        try:
-            rows = _once(_read(root, wanted, columns).sort_by("message_id"))
-        except (OSError, DeltaError, pa.ArrowException) as reason:
-            if attempt == _TRIES - 1:
-                message = f"headers of messages cannot be read: {reason}; retry later"
-                raise Unavailable(message) from reason
-            continue
+    between, message_id = (wanted[0], wanted[-1]), ds.field("message_id")
+    where = (
+        (message_id >= between[0]) & (message_id <= between[1]) & ds.field("protocol").is_valid()
+    )
+    read = columns_of(ROW, [*_OF_RECORDS, *columns.names])
+    ids = pa.array(wanted, pa.int64())
+    for _ in range(_TRIES):
+        rows = recorded_rows(root, read, where, between).select(columns.names)
+        rows = _once(rows.filter(pc.is_in(rows["message_id"], ids)).sort_by("message_id"))
         if rows.num_rows == len(wanted):
             return rows
     present = set(rows["message_id"].to_pylist())
@@ -114,36 +114,8 @@ def _header_rows(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Ta
     raise CorruptData(message)
 
 
-def _read(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
-    """Look up the journal before history, as rows leave it for there (ARCHITECTURE: Rule 5)."""
-    first, last = wanted[0], wanted[-1]
-    journal, history = snapshot(root.journal), snapshot(root.history)
-    where = (
-        (ds.field("message_id") >= first)
-        & (ds.field("message_id") <= last)
-        & ds.field("protocol").is_valid()
-    )
-    read = columns_of(ROW, [*_OF_RECORDS, *columns.names])
-    old = read_files(_overlapping(history, first, last), read, where)
-    new = read_files(_overlapping(journal, first, last), read, where)
-    openings = read_files(journal, read, ds.field("kind") == Kind.OPENED.column)
-    new = rows_that_count(pa.concat_tables([new, openings]))
-    rows = pa.concat_tables([old, new]).select(columns.names)
-    return rows.filter(pc.is_in(rows["message_id"], value_set=pa.array(wanted, pa.int64())))
-
-
-def _overlapping(files: Sequence[FileStats], first: int, last: int) -> Iterator[FileStats]:
-    for file in files:
-        least, largest = file.message_ids
-        if least <= last and largest >= first:
-            yield file
-
-
 def _once(rows: pa.Table) -> pa.Table:
-    """Keep one row for each message id.
-
-    Rows are sorted by id; both layers may have the same record.
-    """
+    """Keep one row for each message id, by which they are sorted: a staged one has two."""
     if rows.num_rows < 2:
         return rows
     ids = rows["message_id"].combine_chunks()

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from queue import SimpleQueue
 
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter, staged
@@ -147,7 +147,7 @@ class RemoteMessages:
             refusal = f"a message of {len(body)} bytes must be durable to get to the store service"
             raise InvalidRequest(refusal)
         for at in range(0, len(body), PIECE_BYTES):
-            self._send_piece(message_id, [], at, body[at : at + PIECE_BYTES], _nothing)
+            self._send_piece(message_id, [], at, body[at : at + PIECE_BYTES], nobody)
         self._fresh[message_id] = True  # its pieces are kept until an enqueue is durable
         return None
 
@@ -338,7 +338,3 @@ class RemoteReads:
         if isinstance(answers, StoreError):
             return answers
         return load_outcome(partial(self._loaded, answers=answers), message_id)
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """The end, or the enqueue, tells."""

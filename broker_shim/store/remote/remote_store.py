@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, nobody
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
@@ -286,7 +286,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         """
         with self._connection.guard:
             for opened in [*self._open]:
-                self._end(opened, _nothing, commit=False)
+                self._end(opened, nobody, commit=False)
         with closing(self._reads):
             self._connection.close()
 
@@ -378,7 +378,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
                 message = f"transaction {own.transaction} is aborted: an operation was refused"
                 refusal = refusal or InvalidRequest(message)
             if refusal is not None:
-                self._connection.ask(wire.END, (own.transaction, False), _nothing)
+                self._connection.ask(wire.END, (own.transaction, False), nobody)
                 self._refuse(on_complete, refusal)
             elif xid is None:
                 self._connection.ask(wire.END, (own.transaction, commit), on_complete)
@@ -395,7 +395,3 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         if isinstance(transaction, RemoteTransaction):
             transaction.spoiled = True
         self._connection.ask(wire.DO, ((),), on_complete, refusal)
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """Take an outcome that no caller waits for."""
