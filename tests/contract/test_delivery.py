@@ -597,12 +597,12 @@ def test_what_is_rejected_goes_to_the_dead_letters_unless_it_is_dropped(
     said = {} if on_reject is None else {"on_reject": on_reject}
     client = cell.with_queue(dead_letter_queue=cell.dead, **said)
     before = cell.counts("rejected", "died_rejected")
-    client.send(cell.queue, "a")
+    client.send(cell.queue, *map(str, range(7)))
     client.consume(cell.queue)
-    client.reject(*client.receive(1))
-    cell.place.await_depth(cell.queue, 0)
-    cell.place.await_depth(cell.dead, int(on_reject != "drop"))
-    cell.await_counts(before, rejected=1, died_rejected=1)
+    client.reject(*client.receive(7)[:6])
+    cell.place.await_depth(cell.queue, 1)
+    cell.place.await_depth(cell.dead, 6 * (on_reject != "drop"))
+    cell.await_counts(before, rejected=6, died_rejected=6)
 
 
 def test_what_is_rejected_goes_where_the_alternate_exchange_routes_it(cell: Cell) -> None:

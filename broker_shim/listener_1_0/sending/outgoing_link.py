@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import (
@@ -238,27 +239,31 @@ class OutgoingLink(ServedEndpoint):
 
     def on_dispositions(self, runs: Sequence[Run]) -> None:
         """Act on what the peer decided, or settled without a decision, which releases."""
-        accepted: list[tuple[Run, TakenRun]] = []
+        whole: list[tuple[Run, TakenRun]] = []
         is_sending = self._outlet.is_sending
         for run in runs:
             if (taken := run.held) is None:
                 continue
             if taken.decision is not None:
                 self._retirements.note_disposition(run)
-            elif isinstance(run.remote_state, Accepted) and not is_sending:
-                accepted.append((run, taken))
+            elif isinstance(run.remote_state, Accepted | Rejected) and not is_sending:
+                whole.append((run, taken))
             else:
                 self._decide(run, taken)
-        if accepted:
-            self._accept_all(accepted)
+        for state, alike in groupby(whole, lambda decided: decided[0].remote_state):
+            self._remove_all(state, [*alike])
         for run in runs:
             if run.held is None or run.held.decision is not None:
                 self._link.acted_on(run)
 
-    def _accept_all(self, accepted: Sequence[tuple[Run, TakenRun]]) -> None:
-        decided = [DecidedRun(run.place, taken.message_ids) for run, taken in accepted]
-        accept(self, self._links, decided)
-        for run, taken in accepted:  # last, as in `_decide`
+    def _remove_all(self, state: Any, runs: Sequence[tuple[Run, TakenRun]]) -> None:
+        """Take messages off their queue that the client accepted, or rejected, together."""
+        decided = [DecidedRun(run.place, taken.message_ids) for run, taken in runs]
+        if isinstance(state, Rejected):
+            self._reject(decided, state)
+        else:
+            accept(self, self._links, decided)
+        for run, taken in runs:  # last, as in `_decide`
             self._let_go_of(run, taken)
 
     def _let_go_of(self, run: Run, taken: TakenRun) -> None:
@@ -289,9 +294,12 @@ class OutgoingLink(ServedEndpoint):
         accept(self, self._links, [decided])
 
     def _rejected(self, decided: DecidedRun, state: Rejected) -> None:
+        self._reject([decided], state)
+
+    def _reject(self, decided: Sequence[DecidedRun], state: Rejected) -> None:
         """Reject messages: they go to the dead letters, or leave the store."""
         reject = partial(self.holdings.reject, self, rejection(state))
-        end(self, self._links, [decided], outcomes.REJECTED, reject)
+        end(self, self._links, decided, outcomes.REJECTED, reject)
 
     def _released(self, decided: DecidedRun, _state: object) -> None:
         """Give back messages that the client did not look at."""

@@ -42,7 +42,7 @@ from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, as_detail, merged
 from sparkstore.core.records import Kind, MessageHeader
 from sparkstore.core.state_machine.call_values import DequeueCall
 from tests.support.amqp.link_clients import Client, House, Place
-from tests.support.stores.stores import RecordedMessageStore, read
+from tests.support.stores.stores import RecordedMessageStore, done, read
 
 NO_SKU = Error("app:bad", "no such SKU")
 
@@ -260,6 +260,37 @@ def test_a_rejected_message_that_the_dead_letters_have_only_leaves_its_queue(hou
     client.taken(Transfer)
     client.dispose(0, Rejected())
     assert (len(house.broker.queues["q"]), len(house.broker.queues["dead"])) == (0, 1)
+
+
+@pytest.mark.parametrize("is_one_gone", [False, True])
+def test_a_range_is_rejected_by_one_transaction_and_one_message_keeps_no_other(
+    house: House, monkeypatch: pytest.MonkeyPatch, is_one_gone: bool
+) -> None:
+    transact, sizes = house.calls.transact, list[int]()
+
+    def counted(steps: Any, *more: Any) -> None:
+        steps = [*steps]
+        sizes.append(sum(len(s.message_ids) for s in steps if isinstance(s, DequeueCall)))
+        transact(steps, *more)
+
+    monkeypatch.setattr(house.calls, "transact", counted)
+    create(house, "q", dead_letter_queue="dead")
+    for number in range(6):
+        put(house, str(number))
+    client = consumer(house)
+    client.taken(Transfer)
+    holder = house.store.recover().entries["q"][3].acquired_by
+    if is_one_gone:
+        done(house.store.dequeue, 3, "q", holder)
+    client.dispose(0, Rejected(NO_SKU), last=4, settled=False)
+    gone = [3] if is_one_gone else []
+    assert sizes == ([5, 1, 1, 1, 1, 1] if is_one_gone else [5])
+    assert [*house.store.recover().entries["dead"]] == [i for i in range(1, 6) if i not in gone]
+    assert [*house.store.recover().entries["q"]] == [6]
+    answers = [answer for answer, _payload in client.taken(Disposition)]
+    ranges = [range(answer.first, (answer.last or answer.first) + 1) for answer in answers]
+    settled = [delivery_id for some in ranges for delivery_id in some]
+    assert sorted(settled) == [i for i in range(5) if i + 1 not in gone]
 
 
 @pytest.mark.parametrize("transacted", [False, True])
