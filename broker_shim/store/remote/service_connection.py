@@ -31,7 +31,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from queue import SimpleQueue
 from typing import Any
@@ -112,15 +112,20 @@ class RemoteCompletions:
 
     def __init__(self) -> None:
         self._turns: deque[tuple[OnComplete, StoreError | None]] = deque()
+        self._is_firing = False
 
     def put(self, on_complete: OnComplete, error: StoreError | None) -> None:
         """Fire one after those before it, as soon as `fire` is called."""
         self._turns.append((on_complete, error))
 
     def fire(self) -> None:
-        """Fire what is there, under no lock. Not within a completion."""
+        """Fire what is there, under no lock; within a completion nothing: it is not over yet."""
+        if self._is_firing:
+            return
+        self._is_firing = True
         while self._turns:
             fire_once(*self._turns.popleft())
+        self._is_firing = False
 
 
 _log = logging.getLogger(__name__)
@@ -363,8 +368,7 @@ class RemoteConnection:
             self._sending, self._decoder = Sending(peer, self._wake), decoder
             self._pump()
             self._tell_connected()
-        for frame in frames:
-            self._take(frame)
+        self._take_all(frames)
 
     def _tell_connected(self) -> None:
         if self._listener is not None:
@@ -418,8 +422,17 @@ class RemoteConnection:
             return
         if not received:
             self._lose("the service hung up")
+        self._take_all(frames)
+
+    def _take_all(self, frames: Iterable[wire.Frame]) -> None:
+        """Act on frames in their order: what one completes is told before what the next says.
+
+        One read may bring that a rejection is done, and that its message, which came round, is
+        granted anew: told the other way round, the end of the first would end the second.
+        """
         for frame in frames:
             self._take(frame)
+            self._completions.fire()
 
     def _take(self, frame: wire.Frame) -> None:
         kind, body = frame

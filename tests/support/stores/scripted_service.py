@@ -22,7 +22,7 @@ class ScriptedService(threading.Thread):
         self.start()
 
     def answers(self, kind: int, body: Any) -> Iterable[tuple[int, Any] | None]:
-        """The frames that answer one; None among them hangs up."""
+        """The frames that answer one, which go together; None at their end hangs up."""
         raise NotImplementedError
 
     def run(self) -> None:
@@ -43,7 +43,7 @@ class ScriptedService(threading.Thread):
         decoder, pack = wire.Decoder(), wire.frame_packer()
         while received := peer.recv(1 << 16):
             for kind, body in decoder.feed(received):
-                for answer in self.answers(kind, body):
-                    if answer is None:
-                        return
-                    peer.sendall(pack(*answer))
+                answers = [*self.answers(kind, body)]
+                peer.sendall(b"".join(pack(*answer) for answer in answers if answer is not None))
+                if None in answers:
+                    return
