@@ -18,7 +18,7 @@ MAX_MODULE_LINES = 300
 MAX_FUNCTION_LINES = 40
 LONGER = {
     # One object under one lock: its ways to an end cannot be argued in two halves.
-    "broker_shim/store/remote/service_connection.py": 370,
+    "broker_shim/store/remote/service_connection.py": 345,
     # One connection: its phases, its frames and its end stand in one order.
     "broker_shim/listener_0_10/sessions/connection.py": 380,
     "broker_shim/listener_1_0/connections/connection.py": 320,
