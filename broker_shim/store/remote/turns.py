@@ -1,4 +1,4 @@
-"""What a remote store puts off: frames to the end of a loop's turn, completions to their turn."""
+"""A remote store puts off frames to the end of a loop's turn, and completions to their turn."""
 
 from __future__ import annotations
 
