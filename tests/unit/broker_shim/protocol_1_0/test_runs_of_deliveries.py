@@ -10,7 +10,7 @@ import pytest
 from broker_shim.amqp_1_0.composites import Accepted, Disposition, End, Transfer
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.codec.frames import transfer_frame
+from broker_shim.protocol_1_0.codec.frames import encoded_frame, transfer_frame
 from tests.support.amqp.amqp_1_0 import Client, one_by_one, server
 
 _WRAP = 1 << 32
@@ -107,3 +107,27 @@ def test_a_frame_of_another_link_in_between_keeps_the_order() -> None:
         (0, 3),
         (0, 4),
     ]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_its_sender_settled_in_the_same_read_is_settled_when_the_run_is_looked_at(
+    *, ends: bool
+) -> None:
+    """The run was cut before its owner heard of it; once its link ended nothing more is settled."""
+    client = _client()
+    settled = Disposition(role=False, first=_WRAP - 1, last=0, settled=True)
+    stream = [*_frames([_WRAP - 2, _WRAP - 1, 0, 1]), encoded_frame(settled)]
+    client.peer.receive_data(b"".join(stream), now_s=0.0)
+    came, heard = client.peer.events()
+    assert isinstance(came, events.DeliveriesReceived)
+    assert isinstance(heard, events.DispositionReceived)
+    if ends:
+        came.delivery.link.detach(closed=False)
+        client.performatives()
+    singles = [came.delivery.part(at, 1) for at in range(4)]
+    assert [single.is_settled for single in singles] == [False, True, True, False]
+    assert len({single.tag for single in singles}) == 4
+    for single in reversed(singles):
+        single.answer(Accepted())
+    answers = [(answer.first, answer.last) for answer in client.performatives()]
+    assert answers == ([] if ends else [(_WRAP - 2, None), (1, None)])
