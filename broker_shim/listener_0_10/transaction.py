@@ -96,9 +96,9 @@ class AcceptedRun:
         return len(self.message_ids)
 
     @property
-    def places(self) -> list[tuple[str, int]]:
-        """The queue and the id of each accepted message. See `SettledWork`."""
-        return [(self.queue, message_id) for message_id in self.message_ids]
+    def place(self) -> tuple[str, Sequence[int]]:
+        """The queue, and the ids of the accepted messages. See `SettledWork`."""
+        return self.queue, self.message_ids
 
     def operations(self, served: ServedQueues) -> list[StoreCall]:  # noqa: ARG002
         """Make the dequeue of the accepted messages. See `SettledWork`."""

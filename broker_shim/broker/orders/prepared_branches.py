@@ -12,6 +12,8 @@ them; there the service's broker has the queues follow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.flow.settlement import Settlement
@@ -54,22 +56,22 @@ class Branches:
         self,
         xid: Xid,
         calls: Iterable[StoreCall],
-        taken: Sequence[tuple[str, int]],
+        taken: Sequence[tuple[str, Sequence[int]]],
         on_done: OnComplete,
     ) -> None:
         """Promise some calls; `on_done(None)` when that is durable. Else nothing is done.
 
-        What they dequeue, which `taken` names by queue and message id, is held on its queue by the
+        What they dequeue, which `taken` names by queue and message ids, is held on its queue by the
         caller's consumers, and by none of them from then on.
         """
         store = self._store()
 
         def prepared(error: StoreError | None) -> None:
             if error is None:
-                for queue, message_id in taken:
+                for queue, message_ids in taken:
                     dispatch = self._served.queues.get(queue)
                     if dispatch is not None:
-                        dispatch.held_elsewhere((message_id,))
+                        dispatch.held_elsewhere(message_ids)
             on_done(error)
 
         def prepare(transaction: TransactionContext, on_complete: OnComplete) -> None:
@@ -87,11 +89,13 @@ class Branches:
             if error is None:
                 served.metrics.accepted += sum(branch.takes.values())
                 served.metrics.enqueued += sum(branch.puts.values())
-                for queue, message_id in entries.taken:
+                for queue, places in groupby(sorted(entries.taken), itemgetter(0)):
                     if queue in served.queues:
-                        served.queues[queue].removed((message_id,), "accepted")
-                for queue, message_id, priority, durable in entries.enqueued:
-                    served.arrived(queue, (message_id,), priority, durable=durable)
+                        ids = [message_id for _queue, message_id in places]
+                        served.queues[queue].removed(ids, "accepted")
+                what = itemgetter(0, 2, 3)
+                for (queue, priority, durable), puts in groupby(entries.enqueued, what):
+                    served.arrived(queue, [put[1] for put in puts], priority, durable=durable)
             on_done(error)
 
         self._calls.make(CommitPreparedCall(branch.xid), committed)

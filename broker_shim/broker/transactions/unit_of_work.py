@@ -33,8 +33,8 @@ from broker_shim.errors import StoreError, Unavailable
 from broker_shim.transactions.transaction_refusals import rolled_back
 from sparkstore.core.state_machine.call_values import DequeueCall, StoreCall
 
-Promise = Callable[[list[StoreCall], list[tuple[str, int]], OnComplete], None]
-"""promise(operations, what they take by queue and message id, on_done)"""
+Promise = Callable[[list[StoreCall], list[tuple[str, Sequence[int]]], OnComplete], None]
+"""promise(calls, what they take by queue and message ids, on_done)"""
 
 
 class SettledWork(Protocol):
@@ -42,16 +42,14 @@ class SettledWork(Protocol):
 
     Until its unit ends, nobody else decides about those deliveries.
 
-    Attributes:
-        places: Name of the queue, and the id of each message on it.
     """
 
     def __len__(self) -> int:
         """The number of deliveries."""
 
     @property
-    def places(self) -> Sequence[tuple[str, int]]:
-        """The queue and the id of each message that is decided about."""
+    def place(self) -> tuple[str, Sequence[int]]:
+        """The queue, and the ids of the messages on it that are decided about."""
 
     def operations(self, served: ServedQueues) -> Sequence[StoreCall]:
         """Make the calls of the store that do it, decided on what is true now.
@@ -165,7 +163,7 @@ class UnitOfWork:
             except StoreError as refusal:
                 self._served.calls.answer((promised, refusal))
             else:
-                promise(operations, [place for w in self.settled for place in w.places], promised)
+                promise(operations, [work.place for work in self.settled], promised)
 
         self._when_ready(ready)
 

@@ -113,11 +113,9 @@ class Retirement:
         return released
 
     @property
-    def places(self) -> list[tuple[str, int]]:
-        """The queue and the id of each delivery's message. See `SettledWork`."""
-        return [
-            (self.link.holdings.queue.name, message_id) for message_id in self.decided.message_ids
-        ]
+    def place(self) -> tuple[str, Sequence[int]]:
+        """The queue, and the ids of the deliveries' messages. See `SettledWork`."""
+        return self.link.holdings.queue.name, self.decided.message_ids
 
     def committed(self, served: ServedQueues) -> None:
         """Take the messages off their queue, or let them wait again, as was decided.

@@ -99,6 +99,33 @@ def test_a_branch_is_seen_when_it_is_committed_and_not_before(
     assert len(bench.broker.queues["q"]) == 1
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_branch_of_messages_that_travel_together_is_decided_as_a_whole(
+    bench: Bench010, client: Client010, commits: bool
+) -> None:
+    """It takes two parts of what came together, out of their order, and sends to two queues."""
+    client.do(QueueDeclare("r"))
+    old, new = ([f"{name}{number:02}".encode() for number in range(9)] for name in ("old", "new"))
+    for body in old:
+        client.send("q", body)
+    client.subscribe("q")
+    first, *_ = client.numbers
+    assert status(client, DtxStart(XID)) == OK
+    client.do(MessageAccept(((first + 5, first + 7),)))
+    client.do(MessageAccept(((first, first + 2),)))
+    for body in new:
+        client.send("q" if body < b"new05" else "r", body)
+    assert status(client, DtxEnd(XID)) == OK
+    assert status(client, DtxPrepare(XID)) == OK
+    assert client.bodies == old
+    decide = DtxCommit(XID) if commits else DtxRollback(XID)
+    assert status(client, decide) == OK
+    assert len(bench.broker.queues["r"]) == (4 if commits else 0)
+    came = new[:5] if commits else old[:3] + old[5:8]
+    assert client.bodies == old + came
+    assert len(bench.broker.queues["q"]) == (3 + 5 if commits else 9)
+
+
 @pytest.mark.parametrize(("commits", "told"), [(True, 4), (False, 5)])
 def test_a_coordinator_is_told_what_an_operator_decided_until_it_forgets_that(
     bench: Bench010, client: Client010, commits: bool, told: int
