@@ -19,8 +19,7 @@ from broker_shim.framing.frames import (
     Frame,
     frame_header,
 )
-from broker_shim.framing.methods import Method
-from broker_shim.framing.methods import encoded_method as encoded
+from broker_shim.framing.methods import Method, encoded_method
 from broker_shim.framing.order import FrameOrder, FramingLimits
 from broker_shim.framing.segments import BodySegment, HeaderSegment, MethodSegment
 from broker_shim.framing.sequences import after
@@ -129,7 +128,7 @@ class TransferRun(Assembly):
         """Encode the frames of all transfers in one pass."""
         room, channel = max_frame_bytes - HEADER_BYTES, self.channel
         method = Frame(
-            _COMMAND, _FIRST_OF_SOME, channel, encoded(self.method, sync=self.sync)
+            _COMMAND, _FIRST_OF_SOME, channel, encoded_method(self.method, sync=self.sync)
         ).encoded
         parts = list[bytes]()
         for header, body in zip(self.headers, self.bodies, strict=True):
@@ -270,7 +269,7 @@ def frames_of(assembly: Assembly, max_frame_bytes: int = MOST_FRAME_BYTES) -> It
         LocalFramingError: A value of the method does not fit its field.
     """
     kind = _CONTROL if assembly.is_control else _COMMAND
-    segments = [(kind, encoded(assembly.method, sync=assembly.sync))]
+    segments = [(kind, encoded_method(assembly.method, sync=assembly.sync))]
     if assembly.header is not None:
         segments.append((_HEADER, assembly.header.payload))
     if assembly.body is not None:

@@ -11,7 +11,6 @@ from broker_shim.framing.errors import LocalFramingError, MalformedValue, Remote
 from broker_shim.framing.frames import Frame
 from broker_shim.framing.methods import (
     Method,
-    encoded_method,
     encoded_structs,
     read_command,
     read_control,
@@ -69,13 +68,6 @@ class Segment:
 
 class MethodSegment(Segment):
     """The segment of a control or a command."""
-
-    @classmethod
-    def of(cls, method: Method, *, sync: bool = False) -> MethodSegment:
-        """The segment of a method; `sync` as for `encoded_method`."""
-        is_control = method.NAME.startswith(("connection.", "session."))
-        kind = SegmentType.CONTROL if is_control else SegmentType.COMMAND
-        return cls(int(kind), encoded_method(method, sync=sync))
 
     def read(self) -> tuple[Method, bool]:
         """The method, and whether its sender waits for its completion.

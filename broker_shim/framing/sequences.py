@@ -32,18 +32,13 @@ def is_ordered(ranges: Ranges) -> bool:
     )
 
 
-def count_of(ranges: Ranges) -> int:
-    """Count the numbers that the ranges name; those named twice count twice."""
-    return sum(distance(first, last) + 1 for first, last in ranges)
-
-
 def contains(ranges: Ranges, number: int) -> bool:
     """True if one of the ranges has the number."""
     return any(0 <= distance(first, number) <= distance(first, last) for first, last in ranges)
 
 
 def numbers_of(ranges: Ranges) -> Iterator[int]:
-    """Every number that the ranges name; see `count_of` first, as a peer may name 2³¹ of them."""
+    """Every number that the ranges name; not of a peer, who may name 2³¹ of them."""
     for first, last in ranges:
         for step in range(distance(first, last) + 1):
             yield after(first, step)

@@ -81,15 +81,14 @@ class AcceptedRun:
         message_ids: The ids of the messages.
         queue: The queue that they leave.
         holder: Whoever holds them there.
-        on_committed: Called once they have left their queue.
-        on_undone: Called if they have not: the client decides again.
+        on_ended: Called with `is_undone`: False once they have left their queue, True if they have
+            not: the client decides again.
     """
 
     message_ids: Sequence[int]
     queue: str
     holder: str
-    on_committed: Callable[[], None]
-    on_undone: Callable[[], None]
+    on_ended: Callable[..., None]
 
     def __len__(self) -> int:
         """The number of deliveries. See `SettledWork`."""
@@ -110,15 +109,15 @@ class AcceptedRun:
         if dispatch is not None:
             dispatch.removed(self.message_ids, "accepted")
         served.metrics.accepted += len(self)
-        self.on_committed()
+        self.on_ended(is_undone=False)
 
     def promised(self) -> None:
         """Note that a branch has the messages durably. See `SettledWork`."""
-        self.on_committed()
+        self.on_ended(is_undone=False)
 
     def undone(self, on_done: OnComplete) -> None:
         """Let the session have the deliveries again. See `SettledWork`."""
-        self.on_undone()
+        self.on_ended(is_undone=True)
         on_done(None)
 
 

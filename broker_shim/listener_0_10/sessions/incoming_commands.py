@@ -105,13 +105,7 @@ class IncomingCommands:
         if self._wanted and self._wanted[-1] == self.next_id:
             self._wanted.pop()
 
-    def complete(self, command_id: int) -> None:
-        """Mark a command as complete."""
-        self._done.add(command_id)
-        self._untold += 1
-        self._advance()
-
-    def complete_each(self, command_ids: Sequence[int]) -> None:
+    def complete(self, command_ids: Sequence[int]) -> None:
         """Mark some commands as complete, whose numbers rise."""
         before, count = len(self._done), len(command_ids)
         if count and command_ids[0] == self._low and after(self._low, count - 1) == command_ids[-1]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10.commands import (
@@ -189,20 +189,14 @@ class Amqp010Session:
             self.publisher.hand_over()
             self.tell()
 
-    def complete(self, command_id: int) -> None:
-        """Complete a command that is done durably, and tell the client when it wants to know."""
+    def complete(self, *command_ids: int) -> None:
+        """Complete commands that are done durably, and tell the client when it wants to know."""
         if not self.is_over:
-            self.incoming.complete(command_id)
+            self.incoming.complete(command_ids)
             self.tell()
-            if command_id == self._wiring_id:
+            if self._wiring_id in command_ids:
                 self._wiring_id = None
                 self._go_on()
-
-    def complete_each(self, command_ids: Sequence[int]) -> None:
-        """Complete commands that are done, durably, none of which changes wiring."""
-        if not self.is_over:
-            self.incoming.complete_each(command_ids)
-            self.tell()
 
     def done(self, command_id: int) -> Callable[[StoreError | None], None]:
         """Make the completion that completes a command, or fails the session."""

@@ -100,10 +100,10 @@ class SessionPublisher:
             is_dropped = header.delivery.discard_unroutable
             _unroutable(session, transfer, numbers, node, is_dropped=is_dropped)
         elif not queues:
-            session.complete_each(numbers)
+            session.complete(*numbers)
         elif session.transaction is not None:
             session.transaction.publish(stored, bodies, queues)
-            session.complete_each(numbers)
+            session.complete(*numbers)
         else:
             count, size = len(bodies), len(bodies[0]) + stored.header_bytes
             connection.waiting_bytes += count * size
@@ -147,7 +147,7 @@ class SessionPublisher:
         session = self._session
         refused = next((at for at, why in enumerate(outcomes) if why is not None), len(outcomes))
         self._metrics.refused += sum(error is not None for error in outcomes)
-        session.complete_each(numbers[:refused])
+        session.complete(*numbers[:refused])
         if refused < len(outcomes):
             session.done(numbers[refused])(outcomes[refused])
 
@@ -173,4 +173,4 @@ def _unroutable(
     if not is_dropped:
         ranges, text = ranges_of(numbers), short_text(described(node))
         session.command(MessageReject(ranges, MessageRejectCode.UNROUTABLE, text))
-    session.complete_each(numbers)
+    session.complete(*numbers)

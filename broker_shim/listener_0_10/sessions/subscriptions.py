@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -135,17 +135,23 @@ class Subscriptions:
 
     def flush(self, command: c.MessageFlush, command_id: int) -> None:
         """Send what there is credit for and take the credit back; complete when that is over."""
-        if command.destination in self._deleted:
-            self._session.complete(command_id)
-        else:
-            self._of(command.destination).flush(partial(self._session.complete, command_id))
+        self._have_end(SessionConsumer.flush, command.destination, command_id)
 
     def stop(self, command: c.MessageStop, command_id: int) -> None:
         """Take the credit back; complete when nothing is on its way any more."""
-        if command.destination in self._deleted:
-            self._session.complete(command_id)
+        self._have_end(SessionConsumer.stop, command.destination, command_id)
+
+    def _have_end(
+        self,
+        end: Callable[[SessionConsumer, Callable[[], None]], None],
+        destination: str | None,
+        command_id: int,
+    ) -> None:
+        completed = partial(self._session.complete, command_id)
+        if destination in self._deleted:
+            completed()
         else:
-            self._of(command.destination).stop(partial(self._session.complete, command_id))
+            end(self._of(destination), completed)
 
     def accept(self, command: c.MessageAccept, command_id: int) -> None:
         """Accept messages: complete when they are off their queues, durably."""
@@ -166,16 +172,10 @@ class Subscriptions:
         _check(ranges)
         transaction.take(sum(len(run) for run in self._sent.named(ranges) if run.is_acquired))
         for run in self._take(ranges):
-            ended, its = self._accepted, (transaction, run.ranges)
-            accepted = AcceptedRun(
-                run.message_ids,
-                run.subscription.queue.name,
-                run.subscription.holder,
-                partial(ended, *its, is_undone=False),
-                partial(ended, *its, is_undone=True),
-            )
+            whose = run.subscription.queue.name, run.subscription.holder
+            ended = partial(self._accepted, transaction, run.ranges)
             self._accepting.add(run)
-            transaction.accept(accepted)
+            transaction.accept(AcceptedRun(run.message_ids, *whose, ended))
 
     def _accepted(
         self, transaction: SessionTransaction, ranges: Ranges, *, is_undone: bool
