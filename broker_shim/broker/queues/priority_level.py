@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import neg
 
-from sparkstore.core.packed_integers import is_rising
+from sparkstore.core.packed_integers import is_rising, neighbours_in
 
 _SLOTS = 1024
 _MOST_NARROW = (1 << 15) - 1
@@ -105,18 +105,10 @@ class PriorityLevel:
         offset = index - chunk.start
         return offset < len(chunk.slots) and chunk.slots[offset] == message_id - chunk.base
 
-    def hold(self, indexes: Iterable[int]) -> None:
+    def hold(self, indexes: Sequence[int]) -> None:
         """Mark waiting messages as held."""
-        chunk, start, end = None, 0, 0
-        for index in indexes:
-            if chunk is None or not start <= index < end:
-                chunk = self._chunks[self._position(index)]
-                start, end = chunk.start, chunk.start + len(chunk.slots)
-                slots = chunk.loose()
-            slots[index - start] = -slots[index - start]
-            chunk.waiting_count -= 1
-            chunk.held_count += 1
-            self.waiting_count -= 1
+        for index, count in self._pieces(indexes):
+            self.hold_run(index, count)
 
     def find_run(self, message_ids: range) -> tuple[int, int] | None:
         """Find the first of these messages, and those after it that wait behind it, in a chunk.
@@ -144,17 +136,10 @@ class PriorityLevel:
         self.waiting_count += 1
         self._head = min(self._head, position)
 
-    def drop(self, indexes: Iterable[int]) -> None:
+    def drop(self, indexes: Sequence[int]) -> None:
         """Forget held messages, and each chunk that has none left."""
-        chunk, start, end = None, 0, 0
-        for index in indexes:
-            if chunk is None or not start <= index < end:
-                chunk = self._chunks[self._position(index)]
-                start, end = chunk.start, chunk.start + len(chunk.slots)
-            chunk.held_count -= 1
-            if not chunk.held_count and not chunk.waiting_count:
-                self._end_chunk(index)
-                chunk = None
+        for index, count in self._pieces(indexes):
+            self.drop_run(index, count)
 
     def drop_run(self, index: int, count: int) -> None:
         """Forget messages that `hold_run` marked as held."""
@@ -162,6 +147,16 @@ class PriorityLevel:
         chunk.held_count -= count
         if not chunk.held_count and not chunk.waiting_count:
             self._end_chunk(index)
+
+    def _pieces(self, indexes: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Part indexes, in order, into those that follow each other in one chunk."""
+        for some in neighbours_in(indexes):
+            index, end = some[0], some[-1] + 1
+            while index < end:
+                chunk = self._chunks[self._position(index)]
+                count = min(end, chunk.start + len(chunk.slots)) - index
+                yield index, count
+                index += count
 
     def _end_chunk(self, index: int) -> None:
         position = self._position(index)
