@@ -25,7 +25,7 @@ in call order and is seen by later calls at once, before it is durable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete, OnEachComplete, each_of
 from broker_shim.durability import TerminusDurability
@@ -424,12 +424,7 @@ class BatchCalls(CallTarget, Protocol):
 
     A refusal is of one message, as of its calls one by one, and for the others it is done. But in a
     transaction the first refusal is that of all: nothing of it can be committed.
-
-    Attributes:
-        is_batched: False if a batch is single calls, and takes as long as those.
     """
-
-    is_batched: ClassVar[bool] = True
 
     def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
         """`message` and `enqueue` of many for one queue, each for itself, told together.

@@ -2,10 +2,10 @@
 
 A turn takes `RUN_IDS` messages at most, and of what is in no run (priorities alternate, or others
 have every second message) only `TURN_IDS`. So it does where the store decides each message by
-itself: messages that are not durable, or a store that makes single calls of a batch. Of a purge
-several parts are on their way at a time, so nobody waits for the disk between two turns. Of any
-other order the next part begins when the one before is durable: what is moved keeps its order, also
-where a part is refused. What fails ends it when all that was asked for is answered.
+itself: messages that are not durable. Of a purge several parts are on their way at a time, so
+nobody waits for the disk between two turns. Of any other order the next part begins when the one
+before is durable: what is moved keeps its order, also where a part is refused. What fails ends it
+when all that was asked for is answered.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class BulkTurns:
                 return ()
             self._part, self._at = part, 0
         first = self._part[self._at]
-        calls, queue = self._served.calls, self._served.queues[self._request.queue]
-        is_run = calls.is_batched and not queue.not_durable and self._position(first) > 0
+        queue = self._served.queues[self._request.queue]
+        is_run = not queue.not_durable and self._position(first) > 0
         return self._part[self._at : self._at + (RUN_IDS if is_run else TURN_IDS)]
 
     def _go_on(self) -> None:

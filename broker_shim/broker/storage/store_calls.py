@@ -243,17 +243,14 @@ class StoreCalls:
         """
         ids: Sequence[int] = ()
         count = len(messages.bodies)
-        complete = self.completion(each_of(count, lambda outcomes: on_done(ids, outcomes)), count)
-        self.open_count += 1
-        try:
-            ids = self._store.enqueue_new(messages, lambda outcomes: complete(refusal_of(outcomes)))
-        except StoreError as error:  # Closed is the only one that is raised
-            complete(error)
 
-    @property
-    def is_batched(self) -> bool:
-        """False if the store makes single calls of a batch. See `BatchCalls`."""
-        return self._store.is_batched
+        def enqueue(on_complete: OnComplete) -> None:
+            nonlocal ids
+            ids = self._store.enqueue_new(
+                messages, lambda outcomes: on_complete(refusal_of(outcomes))
+            )
+
+        self.call(each_of(count, lambda outcomes: on_done(ids, outcomes)), enqueue, weight=count)
 
     def make_each(self, call: EntryCall, on_done: OnEachComplete) -> None:
         """Make a call about a run of messages; `on_done` gets what came of each."""
@@ -262,12 +259,7 @@ class StoreCalls:
 
     def make(self, call: StoreCall, on_done: OnComplete, weight: int = 1) -> None:
         """Make a call of the store (`broker_shim.store.interface`); see `completion`."""
-        complete = self.completion(on_done, weight)
-        self.open_count += 1
-        try:
-            self._store.call(call, complete)
-        except StoreError as error:  # Closed is the only one that is raised
-            complete(error)
+        self.call(on_done, self._store.call, call, weight=weight)
 
     def decide_branch(
         self,
@@ -311,10 +303,15 @@ class StoreCalls:
             self.answer((nobody, error))
 
     def call(
-        self, on_done: OnComplete, method: Callable[..., object], *args: Any, **named: Any
+        self,
+        on_done: OnComplete,
+        method: Callable[..., object],
+        *args: Any,
+        weight: int = 1,
+        **named: Any,
     ) -> None:
-        """Call a method of the store, with a completion."""
-        complete = self.completion(on_done)
+        """Call a method of the store with a completion; see `completion`."""
+        complete = self.completion(on_done, weight)
         self.open_count += 1
         try:
             method(*args, on_complete=complete, **named)

@@ -22,7 +22,6 @@ from sparkstore.core.state_machine.arguments import check_batch, check_completio
 class UnbatchedCalls:
     """`BatchCalls` of a store, made of its single calls."""
 
-    is_batched = False
     message: Callable[[MessageHeader, bytes], StoredMessage]
     enqueue: Callable[..., None]
     acquire: Callable[..., None]

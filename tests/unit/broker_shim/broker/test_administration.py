@@ -412,14 +412,12 @@ def test_a_queue_of_short_runs_is_purged_by_turns_and_one_of_long_runs_at_once(
     assert parts == [TURN_IDS, TURN_IDS, 2]
 
 
-@pytest.mark.parametrize("why", ["single calls", "not durable", "in memory"])
+@pytest.mark.parametrize("why", ["not durable", "in memory"])
 def test_where_the_store_decides_each_message_by_itself_a_turn_takes_fewer(
     house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
 ) -> None:
     if why == "in memory":
         house = House(Place("memory", tmp_path), SETTINGS)
-    if why == "single calls":
-        monkeypatch.setattr(house.store, "is_batched", False)
     parts = parts_of(house, monkeypatch)
     publish(house, "q", *map(str, range(TURN_IDS)))
     client = Client(house, "publisher")
