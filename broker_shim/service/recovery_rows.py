@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -38,7 +38,7 @@ from sparkstore.core.fold import Entries, Entry, State
 from sparkstore.core.holders import OWN_CATEGORY
 from sparkstore.core.link_records import MEMBER
 from sparkstore.core.records import Kind
-from sparkstore.core.state_machine.definitions import as_json
+from sparkstore.core.state_machine.definitions import as_json, planned_in
 from sparkstore.core.xids import xid_bytes, xid_of
 from sparkstore.recovery.message_headers import Headers, message_headers
 
@@ -107,15 +107,14 @@ def _definitions(state: State) -> Iterator[Section]:
 
 def _branches(state: State) -> Iterator[Section]:
     for key, detail in state.prepared.items():
-        packed, operations = xid_bytes(xid_of(key)), json.loads(detail)["operations"]
-        for start in range(0, len(operations), _ROWS):
-            part = operations[start : start + _ROWS]
-            puts, takes = _entries_of(part, Kind.ENQUEUED), _entries_of(part, Kind.DEQUEUED)
+        packed = xid_bytes(xid_of(key))
+        rows = ((row["kind"], (row["queue"], number)) for row, number, _ in planned_in(detail))
+        while part := [*islice(rows, _ROWS)]:
+            puts, takes = (
+                [place for its, place in part if its == kind.column]
+                for kind in (Kind.ENQUEUED, Kind.DEQUEUED)
+            )
             yield ("branches", [(packed, puts, takes)])
-
-
-def _entries_of(operations: Sequence[Mapping[str, Any]], kind: Kind) -> list[tuple[str, int]]:
-    return [(row["queue"], row["message_id"]) for row in operations if row["kind"] == kind.column]
 
 
 def _links(state: State) -> Iterator[Section]:

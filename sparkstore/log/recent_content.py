@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from sparkstore.content.cache import Content, size_of
-from sparkstore.core.records import Kind, Record, RecordRun, Run
+from sparkstore.core.records import Kind, Record, Run
 
 
 class RecentContent:
@@ -30,15 +30,12 @@ class RecentContent:
         """Keep the content that these records bring, at least until `committed`."""
         for run in runs:
             record = run.record
-            if isinstance(run, RecordRun):
-                if run.bodies:
-                    contents = zip(run.headers, run.bodies, strict=True)
-                    self._uncommitted.update(zip(run.message_ids, contents, strict=True))
+            if record.kind is Kind.ENQUEUED and run.bodies:
+                contents = zip(run.headers, run.bodies, strict=True)
+                self._uncommitted.update(zip(run.message_ids, contents, strict=True))  # type: ignore[arg-type]  # each has a header
             elif record.kind is Kind.ENQUEUED:
-                if record.body is None:
-                    self._enqueued_staged(record)
-                elif record.message is not None:
-                    self._uncommitted[record.message_id or 0] = (record.message, record.body)
+                for single in run.singles():
+                    self._enqueued_staged(single)
             elif record.kind is Kind.CONTENT:
                 self._stage(record.message_id or 0, record.body_offset or 0, record.body or b"")
 

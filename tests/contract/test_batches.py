@@ -255,6 +255,16 @@ def _bring(q: BrokerStore, bodies: Sequence[bytes]) -> None:
         done(q.call, EnqueueCall(run, "q"), transaction=within)
 
 
+def test_what_came_in_pieces_is_enqueued_together_and_read_at_once(q: BrokerStore) -> None:
+    within, ids = q.begin(), []
+    for n in range(3):
+        new = done(q.stage, q.message(HEADER), [b"in", b" pieces %d" % n])
+        ids.append(new.message_id)
+        done(q.enqueue, new, "q", transaction=within)
+    done(q.commit, within)
+    assert [q.load(i).body for i in ids] == [b"in pieces %d" % n for n in range(3)]
+
+
 def test_messages_that_are_on_no_queue_yet_are_no_stored_ones(q: BrokerStore) -> None:
     made = [q.message(HEADER, b"body") for _ in range(3)]
     run = StoredRun([message.message_id for message in made], [made[0].header])

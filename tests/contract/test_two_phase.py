@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.store.branch_store import BranchFacts, Xid
-from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.interface import MessageHeader, Queue, StoredRun
+from sparkstore.core.annotations import as_detail
 from sparkstore.core.state_machine.call_values import CommitPreparedCall
-from tests.support.stores.stores import TIMEOUT_S, Home, done
+from tests.support.stores.stores import TIMEOUT_S, Home, done, outcomes
 
 XID = Xid(7, b"global", b"branch")
 BODY = bytes(range(256)) * 6000  # more than a piece
@@ -290,6 +292,42 @@ def test_a_coordinator_is_told_what_a_branch_does_to_which_queue_before_it_is_de
     assert (told[XID], told[second.xid], len(told)) == (first, second, 102)
     done(store.rollback_prepared, XID)
     assert found(store, XID) == []
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_branch_of_runs_is_few_operations_and_the_same_after_a_restart(
+    kept: Home, *, commits: bool
+) -> None:
+    store = kept.store
+    done(store.create, Queue("r"))
+    ids = [put(store) for _ in range(9)]
+    within = store.begin()
+    added = {"x": ("string", "y")}
+    run = StoredRun(ids[:4], [store.load(ids[0]).header])
+    outcomes(partial(store.enqueue_each, transaction=within, annotations=added), run, "r")
+    outcomes(partial(store.dequeue_each, transaction=within), ids[:4], "q", None)
+    outcomes(partial(store.acquire_each, transaction=within), ids[5:], "q", "c")
+    news = [store.message(HEADER, b"%d" % n) for n in range(3)]
+    for message in news:
+        done(store.enqueue, message, "q", transaction=within)
+    done(store.prepare, within, XID)
+    kept.reopen()
+    store = kept.store
+    (branch,) = store.prepared()
+    assert (branch.xid, branch.operations) == (XID, 4 + 4 + 4 + 3)
+    done(store.commit_prepared if commits else store.rollback_prepared, XID)
+    kept.reopen()
+    entries = kept.store.recover().entries
+    came = [message.message_id for message in news]
+    if commits:
+        assert ([*entries["r"]], [*entries["q"]]) == (ids[:4], [*ids[4:], *came])
+        assert {entry.detail for entry in entries["r"].values()} == {as_detail(added)}
+        assert [kept.store.load(i).body for i in came] == [b"0", b"1", b"2"]
+    else:
+        assert ([*entries["r"]], [*entries["q"]]) == ([], ids)
+    holders = [entries["q"][message_id].acquired_by for message_id in ids[4:]]
+    assert [holder is not None for holder in holders] == [False, *[commits] * 4]
+    assert {kept.store.load(i).body for i in ids} == {b"old"}
 
 
 def test_a_branch_is_decided_in_no_transaction(kept: Home) -> None:

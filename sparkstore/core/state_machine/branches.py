@@ -5,7 +5,7 @@
 * the content of each new message of the branch, as `content` with its header: it is *staged*, so it
   is kept, compacted and replicated, and is on no queue;
 * `acquired` for each entry that the branch took or acquired, held by the branch (`xids`);
-* `prepared`, with all that is left to do as JSON in `detail`.
+* `prepared`, with all that is left to do as JSON in `detail`, neighbours that are alike as one.
 
 A decision makes one group, too, and ends with `committed` or `rolled_back`. So a crash leaves one
 of three things. Before the records of `prepare` are durable there is no branch, and its transaction
@@ -26,18 +26,15 @@ Rejected: counting a branch as a queue of the message, which all forms of the fo
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import compress
-from operator import ne
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sparkstore.core import fold, records
 from sparkstore.core.annotations import annotations_of, given_back
 from sparkstore.core.durability import TerminusDurability
-from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import heuristics, transactions
 from sparkstore.core.state_machine.arguments import PIECE_BYTES
 from sparkstore.core.state_machine.call_values import (
@@ -47,8 +44,10 @@ from sparkstore.core.state_machine.call_values import (
     Transaction,
     TransactionContext,
     arrivals_in,
+    joined,
     single_steps,
 )
+from sparkstore.core.state_machine.definitions import header_of, operation_of, planned_in
 from sparkstore.core.state_machine.heuristics import (
     HeuristicDecision,
     decided_otherwise,
@@ -137,12 +136,12 @@ def prepare(
         )
         for queue, message_id in transaction.claims
     ]
-    kept = [step.record for step in decided if step.is_kept]
-    operations = [_as_json(record) for record in kept]
-    content = {"operations": operations, "since_us": now_us, "member": member}
-    detail = json.dumps(content)
+    kept = [step for step in decided if step.is_kept]
+    operations = [operation_of(step.run) for step in joined(kept)]
+    about = {"count": len(kept), "since_us": now_us, "member": member}
+    detail = json.dumps({"operations": operations, **about})
     record = records.prepared(now_us, xid_bytes(xid), key, detail)
-    return [*staged, *held, RecordStep(record, _keeps(machine))]
+    return [*staged, *joined(held), RecordStep(record, _keeps(machine))]
 
 
 def accept(machine: StoreStateMachine, context: TransactionContext, xid: Xid) -> None:
@@ -168,7 +167,7 @@ def commit(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep
         for step in steps
     ]
     record = records.committed(machine.now_us(), xid_bytes(xid), key)
-    return [*steps, RecordStep(record, _keeps(machine))]
+    return [*joined(steps), RecordStep(record, _keeps(machine))]
 
 
 def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep]:
@@ -193,7 +192,7 @@ def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordS
     aborted = (records.staging_aborted(now_us, number) for number in ended)
     steps += [RecordStep(record, is_kept=True) for record in aborted]
     record = records.rolled_back(now_us, xid_bytes(xid), key)
-    return [*steps, RecordStep(record, _keeps(machine))]
+    return [*joined(steps), RecordStep(record, _keeps(machine))]
 
 
 def decide_heuristically(
@@ -253,7 +252,8 @@ def prepared_in(state: fold.State) -> list[PreparedBranch]:
     ]
     for key, detail in state.prepared.items():
         content = json.loads(detail)
-        count, member = len(content["operations"]), content.get("member")
+        count = content.get("count", len(content["operations"]))  # an older one has singles alone
+        member = content.get("member")
         branches.append(PreparedBranch(xid_of(key), content["since_us"], count, member))
     return sorted(branches, key=lambda branch: (branch.since, branch.xid))
 
@@ -278,24 +278,20 @@ def restore(machine: StoreStateMachine) -> None:
     """Build the branches anew that were in doubt when the last run ended."""
     for key, detail in machine.state.prepared.items():
         branch = Transaction(0, machine, is_open=False)
-        for operation in json.loads(detail)["operations"]:
-            queue, message_id = operation["queue"], operation["message_id"]
+        for operation, message_id, header in planned_in(detail):
+            queue, notes = operation["queue"], operation.get("detail")
             branch.queues[queue] = machine.state.queues[queue]
-            if operation["kind"] == Kind.ENQUEUED.column:
-                message = StoredMessage(
-                    message_id, _header(operation["header"]), b"", is_staged=True
-                )
-                added = annotations_of(operation["detail"]) if operation.get("detail") else None
+            if header is not None:
+                message = StoredMessage(message_id, header_of(header), b"", is_staged=True)
+                added = annotations_of(notes) if notes else None
                 branch.steps.append(EnqueueCall(message, queue, added))
                 continue
-            kind = Kind[operation["kind"].upper()]
-            branch.claims[queue, message_id] = operation.get("holder")
+            kind, holder = Kind[operation["kind"].upper()], operation.get("holder")
+            branch.claims[queue, message_id] = holder
             if kind is Kind.DEQUEUED:
                 branch.taken.add((queue, message_id))
-            held = (operation.get("holder"), operation.get("delivery_count"))
-            branch.steps.append(
-                Record(kind, 0, queue, message_id, *held, detail=operation.get("detail"))
-            )
+            held = holder, operation.get("delivery_count")
+            branch.steps.append(Record(kind, 0, queue, message_id, *held, detail=notes))
         _hold(machine, branch, key)
 
 
@@ -354,13 +350,12 @@ def _check_moved(
     for queue, message_id in transaction.claims:
         held[message_id] |= machine.entry(queue, message_id).position > 0
     for step in decided:
-        message = step.message
-        if message is None or message.message_id not in stored:
+        header, message_id = step.record.message, step.record.message_id or 0
+        if header is None or message_id not in stored:
             continue
-        is_held_for_long = held.get(message.message_id)
-        brings = step.record.message is not None and step.record.message.protocol is not None
+        is_held_for_long, brings = held.get(message_id), header.protocol is not None
         if is_held_for_long is None or (step.is_kept and not (is_held_for_long or brings)):
-            whose = f"message {message.message_id} is on a queue already"
+            whose = f"message {message_id} is on a queue already"
             refusal = f"{whose}: a branch takes new messages, and moves what it takes"
             raise InvalidRequest(refusal)
 
@@ -373,7 +368,7 @@ def _staged_plans(
     Raises:
         InvalidRequest: It is about a link's deliveries.
     """
-    kept = {step.record.message_id for step in decided if step.message and step.is_kept}
+    kept = {step.record.message_id for step in decided if step.record.message and step.is_kept}
     transient: list[EnqueueCall] = []
     for planned, step in zip(single_steps(transaction.steps), decided, strict=False):
         if isinstance(planned, Record):
@@ -382,6 +377,8 @@ def _staged_plans(
                 raise InvalidRequest(message)
             yield planned
             continue
+        if planned.delivery_count:
+            raise InvalidRequest("a prepared branch begins no entry with failed deliveries")
         for new in planned.message.singles():
             if step.is_kept:
                 staged = StoredMessage(new.message_id, new.header, b"", is_staged=True)
@@ -413,28 +410,3 @@ def _staging(
             place = start + offset
             record = records.content_staged(now_us, message_id, place, body, with_header, number)
             yield RecordStep(record, is_kept=True)
-
-
-def _as_json(record: Record) -> dict[str, Any]:
-    """Write what `restore` needs of a step, without defaults: a branch may have thousands."""
-    operation: dict[str, Any] = {"kind": record.kind.column}
-    for name in ("queue", "message_id", "holder", "delivery_count", "detail"):
-        if (value := getattr(record, name)) is not None:
-            operation[name] = value
-    header = record.message
-    if header is not None:
-        set_fields = compress(zip(_NAMES, header, strict=True), map(ne, header, _DEFAULTS))
-        operation["header"] = dict(set_fields)
-        if header.header is not None:
-            operation["header"]["header"] = base64.b64encode(header.header).decode()
-    return operation
-
-
-_NAMES, _DEFAULTS = MessageHeader._fields, tuple(MessageHeader())
-
-
-def _header(fields: dict[str, Any]) -> MessageHeader:
-    raw = fields.get("header")
-    pairs = tuple((key, value) for key, value in fields.get("properties", ()))
-    header = None if raw is None else base64.b64decode(raw)
-    return MessageHeader(**{**fields, "header": header, "properties": pairs})

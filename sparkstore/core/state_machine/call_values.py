@@ -15,6 +15,7 @@ from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import Entry, QueueState
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import (
+    ENTRY_KINDS,
     ExchangeBindingKey,
     MessageHeader,
     Record,
@@ -221,7 +222,7 @@ def joined(steps: Sequence[RecordStep]) -> Iterator[RecordStep]:
     while at < len(steps):
         first, end = steps[at], at + 1
         record = first.record
-        is_single = first.run.rows == 1 and record.message_id is not None and _is_plain(first)
+        is_single = first.run.rows == 1 and record.kind in ENTRY_KINDS and _is_plain(first)
         while is_single and end < len(steps) and steps[end].run.rows == 1:
             later = steps[end].record
             both = record.message is not None and later.message is not None

@@ -353,15 +353,15 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
 
     def _after_enqueued(self, step: RecordStep) -> None:
         message, header = step.message, step.record.message
-        if message is None:
-            self._after_entries(step)
-            return
-        self.fresh.pop(message.message_id, None)
         if step.identity is not None or step.value is not None:
             self.note_names(step)
-        if step.is_kept:
-            self.volatile.pop(message.message_id, None)
-        elif header is not None and header.protocol is not None:
+        for message_id in step.run.message_ids if self.fresh or self.volatile else ():
+            self.fresh.pop(message_id, None)
+            if step.is_kept:
+                self.volatile.pop(message_id, None)
+        if step.is_kept or message is None or header is None:
+            return
+        if header.protocol is not None:
             self.volatile[message.message_id] = message._replace(header=header)
 
     def _after_entries(self, step: RecordStep) -> None:

@@ -10,7 +10,10 @@ SELECT
     ELSE get_json_object(detail, '$.by')
   END AS holder,
   CASE
-    WHEN exchange IS NULL THEN json_array_length(get_json_object(detail, '$.operations'))
+    WHEN exchange IS NULL THEN coalesce(
+      CAST(get_json_object(detail, '$.count') AS INT),
+      json_array_length(get_json_object(detail, '$.operations'))
+    )
     ELSE 0
   END AS operations,
   array_sort(array_distinct(CASE
