@@ -162,7 +162,6 @@ numbered by the client as it likes, for one connection. `error` is a class of `s
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -175,7 +174,7 @@ from sparkstore.core.xids import is_branch_holder
 
 VERSION = 5
 OLDEST_VERSION = 4
-"""Of a peer: it is answered, and asked, in the frames of the older one of two."""
+"""Of a member, as the Broker-J plugin: it is answered in the frames that it knows."""
 MAX_FRAME_BYTES = 8 << 20
 MAX_HELLO_BYTES = 4096
 """Of a frame before WELCOME: what a stranger says is neither kept nor read at any length."""
@@ -197,7 +196,6 @@ PREPARE, DECIDE, BRANCHES, LOOK, FORGET, BATCH, ORDER, TOLD, PUBLISH, PUBLISHED,
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 LOOKED, ASKED, GRANTED = 138, 139, 140
 
-_SERVICE_VERSION = re.compile(r"this service version (\d{1,9})")
 
 Body = tuple[Any, ...]
 Frame = tuple[int, Body]
@@ -309,18 +307,6 @@ def request_count(frame: Frame) -> int:
     return min(max(body[3], 1), MAX_BATCH) if is_run else 1
 
 
-def as_batch(frame: bytes) -> bytes:
-    """The frame as a service of version 4 takes it: a RUN as the BATCH that says the same."""
-    if frame[_HEAD_BYTES - 1] != RUN:
-        return frame
-    unpacked = msgpack.unpackb(memoryview(frame)[_HEAD_BYTES:], use_list=False)
-    request, record, first, count, headers, bodies = unpacked
-    contents = None
-    if bodies is not None:
-        contents = [*zip(headers * count if len(headers) == 1 else headers, bodies, strict=False)]
-    return frame_packer()(BATCH, (request, record, [*range(first, first + count)], contents))
-
-
 def error_of(name: str, message: str) -> StoreError:
     """The error that the service named, of the same class if this side knows it."""
     kind: object = getattr(errors, name, None)
@@ -402,13 +388,6 @@ def check_lease(lease_s: int) -> None:
 
 def _is_spoken(version: object) -> bool:
     return type(version) is int and OLDEST_VERSION <= version <= VERSION
-
-
-def older_version(refusal: StoreError) -> int | None:
-    """Find the version that a service speaks which refused HELLO as too new; None: we do not."""
-    named = _SERVICE_VERSION.search(str(refusal))
-    version = None if named is None else int(named[1])
-    return version if _is_spoken(version) and version != VERSION else None
 
 
 def hello_of(frame: Frame) -> Hello:

@@ -63,10 +63,10 @@ class EachFrame(NamedTuple):
     headers: Sequence[MessageHeader] = ()
     bodies: Sequence[bytes | None] = ()
 
-    def asked(self, *, takes_runs: bool) -> tuple[int, tuple[Any, ...]]:
+    def asked(self) -> tuple[int, tuple[Any, ...]]:
         """Its type and body for a service, without the number."""
         ids, count = as_range(self.message_ids), len(self.message_ids)
-        if takes_runs and type(ids) is range:
+        if type(ids) is range:
             contents = (self.headers, self.bodies) if self.bodies else (None, None)
             return wire.RUN, (self.record, ids[0], count, *contents)
         pairs = zip(each_header(self.headers, count), self.bodies, strict=True)
@@ -263,7 +263,7 @@ class RemoteBatches:
             nonlocal is_unwritable
             is_unwritable = True
 
-        kind, body = frame.asked(takes_runs=self._connection.takes_runs)
+        kind, body = frame.asked()
         many = ask_each_alone if count > 1 else None
         self._connection.ask(kind, body, complete, on_unwritable=many, outcomes=answers)
         if is_unwritable:  # only one of them is, perhaps: its request is refused by itself

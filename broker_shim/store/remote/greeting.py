@@ -177,8 +177,6 @@ def greet_patiently(
 def greet(address: Address, greeting: MemberIdentity, seen: SeenRoot | None = None) -> Greeted:
     """Connect and be welcomed: the socket, its decoder, and what came after the welcome.
 
-    A service of an earlier release refuses our version of the protocol, and is asked in its own.
-
     Args:
         address: Of the service.
         greeting: Who we are.
@@ -188,17 +186,6 @@ def greet(address: Address, greeting: MemberIdentity, seen: SeenRoot | None = No
         Unavailable: The service is not there, does not answer, or is stopping.
         StoreError: It sent us away.
     """
-    try:
-        return _greeted(address, greeting, seen, wire.VERSION)
-    except InvalidRequest as refusal:
-        if (version := wire.older_version(refusal)) is None:
-            raise
-    return _greeted(address, greeting, seen, version)
-
-
-def _greeted(
-    address: Address, greeting: MemberIdentity, seen: SeenRoot | None, version: int
-) -> Greeted:
     try:
         peer = _connected(address)
     except OSError as reason:
@@ -210,7 +197,7 @@ def _greeted(
         known: tuple[object, ...] = () if seen is None else (None, seen)
         if greeting.lease_s is not None:
             known = (None, seen, greeting.lease_s)
-        body = (version, *hello, greeting.token, *known)
+        body = (wire.VERSION, *hello, greeting.token, *known)
         peer.sendall(wire.frame_packer()(wire.HELLO, body))
         frames = _first_frames(peer, decoder)
         welcome = _welcome_of(*frames[0])

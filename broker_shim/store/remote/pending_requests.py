@@ -201,8 +201,6 @@ class PendingRequests:
         if welcome.instance != self._instance:
             for pieces in self._kept.values():
                 frames |= pieces
-        if welcome.version == wire.OLDEST_VERSION:
-            frames = {last: wire.as_batch(frame) for last, frame in frames.items()}
         self._instance = welcome.instance
         self._unsent = deque(sorted(frames.items()))
         for read, frame in self._reads.items():

@@ -80,7 +80,6 @@ class RemoteConnection:
         turns: Has what a loop asks in a turn sent at the turn's end.
         service_run: Which run of the service it is, or was, connected to.
         root_id: Identity of the root that it serves.
-        takes_runs: It is, or was, of a version that knows RUN; only under `guard`.
         close_s: How long `close` waits for answers.
     """
 
@@ -112,7 +111,7 @@ class RemoteConnection:
         self._lost_s = self._backoff_s = 0.0
         self.service_run = self._told_run = greeted[2].instance
         self._seen = _seen_by(greeted[2])
-        self.root_id, self.takes_runs = greeted[2].root_id, False
+        self.root_id = greeted[2].root_id
         self._has_ended, self._is_idle = threading.Event(), threading.Condition(self.guard)
         self._completions = RemoteCompletions()
         self.turns = SendingTurns(self._pump, self.guard)
@@ -294,7 +293,6 @@ class RemoteConnection:
         peer, decoder, welcome, frames = greeted
         with self.guard:
             self.service_run = welcome.instance
-            self.takes_runs = welcome.version > wire.OLDEST_VERSION
             self._seen = _seen_by(welcome)
             # What WELCOME says is decided completes first; `_pump` sends the rest again.
             self._settle(self.requests.welcome(welcome))
