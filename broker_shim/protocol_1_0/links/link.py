@@ -165,8 +165,8 @@ class Link:
         port: What the links of the session share that it is attached to.
         remote: The peer's attach.
         handle: The number by which our frames name the link, on its session.
-        snd_settle_mode: The mode that we answered.
-        rcv_settle_mode: The mode that we answered.
+        snd_settle_mode: The mode that was asked, which is granted.
+        rcv_settle_mode: The mode that was asked, which is granted.
         runs: What is unsettled, and what the peer settled while its owner held something with it,
             until that is `acted_on`; kept after a detach, for whoever resumes the link.
         earlier: Tag → our state of what earlier attachments left unsettled and neither side has
@@ -224,8 +224,6 @@ class Link:
         *,
         source: Any = None,
         target: Any = None,
-        snd_settle_mode: SenderSettleMode | None = None,
-        rcv_settle_mode: ReceiverSettleMode | None = None,
         unsettled: Mapping[bytes, Any] | None = None,
         **fields: Any,
     ) -> None:
@@ -234,8 +232,6 @@ class Link:
         Args:
             source: A `Source`, or None.
             target: A `Target` or a `Coordinator`, or None.
-            snd_settle_mode: None grants what was asked.
-            rcv_settle_mode: None grants what was asked.
             unsettled: What we hold of earlier attachments: tag → our state. As much of it is told
                 as fits the peer's frames; the rest makes the link `is_incomplete`.
             fields: More fields of `Attach`: max_message_size, offered_capabilities ...
@@ -244,10 +240,6 @@ class Link:
             InvalidCommand: It is answered already, or gone; a field does not fit.
         """
         state = self._after(EndpointStep.ANSWER_SENT)
-        if snd_settle_mode is not None:
-            self.snd_settle_mode = snd_settle_mode
-        if rcv_settle_mode is not None:
-            self.rcv_settle_mode = rcv_settle_mode
         self._answer(source, target, fields, unsettled or {})
         self._state = state
         self.earlier = dict(unsettled or {})
