@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.completion import OnComplete, OnEachComplete
+from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError, Unavailable
 from broker_shim.store.interface import Annotations
 from sparkstore.core.state_machine.call_values import DequeueCall, ReleaseCall
@@ -63,10 +64,6 @@ class Settlement:
                 them: None once that is durable.
             outcome: Why they leave, as in `MessageStore.dequeue`.
         """
-
-        def call(ids: Sequence[int], done: OnEachComplete) -> None:
-            self._served.calls.make_each(DequeueCall(ids, queue, holder, outcome), done)
-
         dispatch = self._served.queues.get(queue)
 
         def ended(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
@@ -74,7 +71,7 @@ class Settlement:
                 dispatch.removed(ids, (outcome or _ACCEPTED).get("outcome", "other"))
             on_done(ids, outcomes)
 
-        self._insist_each(message_ids, call, ended, ("dequeue on %r of message %d", queue))
+        self._insist_each(DequeueCall(message_ids, queue, holder, outcome), ended)
 
     def give_back(
         self,
@@ -96,11 +93,6 @@ class Settlement:
         one after `Unavailable`, when a message may never have been acquired: then it waits, and
         the store's refusal to release it says so.
         """
-
-        def call(ids: Sequence[int], done: OnEachComplete) -> None:
-            released = ReleaseCall(ids, queue, holder, failed, annotations)
-            self._served.calls.make_each(released, done)
-
         dispatch = self._served.queues.get(queue)
 
         def ended(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
@@ -114,8 +106,8 @@ class Settlement:
                 on_done(ids, outcomes)
 
         self._served.metrics.released += len(message_ids)
-        what: What = ("release on %r of message %d", queue)
-        again = partial(self._insist_each, message_ids, call, ended, what)
+        call = ReleaseCall(message_ids, queue, holder, failed, annotations)
+        again = partial(self._insist_each, call, ended)
         if delay_s:
             self._later(delay_s, partial(again, 1))
         else:
@@ -153,10 +145,8 @@ class Settlement:
 
     def _insist_each(
         self,
-        message_ids: Sequence[int],
-        call: Callable[[Sequence[int], OnEachComplete], None],
+        call: DequeueCall | ReleaseCall,
         on_ended: OnRemoved,
-        what: What,
         turn: int = 0,
     ) -> None:
         """Make a call of the store about messages until it is `NotNow` of none of them.
@@ -165,21 +155,23 @@ class Settlement:
         """
 
         def done(outcomes: Sequence[StoreError | None]) -> None:
-            ended, again = message_ids, list[int]()
+            ended, again = call.message_ids, list[int]()
             if any(outcomes):
-                pairs = [*zip(message_ids, outcomes, strict=True)]
+                pairs = [*zip(ended, outcomes, strict=True)]
                 tried = any(isinstance(error, Unavailable) for error in outcomes)
                 again = [i for i, error in pairs if isinstance(error, NotNow)]
                 pairs = [pair for pair in pairs if not isinstance(pair[1], NotNow)]
                 ended = [message_id for message_id, _error in pairs]
+                what = "%s on %r of message %d", call.operation, call.queue
                 outcomes = [_known(error, (*what, i), turn) for i, error in pairs]
             if again:
-                insist = partial(self._insist_each, again, call, on_ended, what, turn + tried)
+                rest = replace(call, message_ids=again)
+                insist = partial(self._insist_each, rest, on_ended, turn + tried)
                 self._later(self._served.settings.probe_interval_s, insist)
             if ended:
                 on_ended(ended, outcomes)
 
-        call(message_ids, done)
+        self._served.calls.make_each(call, done)
 
     def _later(self, delay_s: float, call: Callable[[], None]) -> None:
         """Make a call after a while; until then it counts as waiting."""
