@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, Unavailable
 from broker_shim.store.interface import (
@@ -14,11 +15,13 @@ from broker_shim.store.interface import (
     MessageHeader,
     Queue,
     StoredMessage,
+    StoredRun,
 )
 from sparkstore.core.fold import State
-from sparkstore.core.records import Kind
+from sparkstore.core.records import Kind, Run
+from sparkstore.core.state_machine.call_values import EnqueueCall
 from sparkstore.core.state_machine.state_machine import ID_BLOCK, StoreStateMachine
-from tests.support.stores.stores import RecordedMessageStore, done, read
+from tests.support.stores.stores import RecordedMessageStore, RecordingSink, done, read
 
 NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability
 HEADER = MessageHeader(header=b"h", subject="s", priority=9)
@@ -56,6 +59,55 @@ def test_only_what_outlives_a_restart_is_kept(
         done(store.dequeue, message.message_id, queue, "c")
         kept = [Kind.ENQUEUED, Kind.ACQUIRED, Kind.RELEASED, Kind.DEQUEUED]
         assert new_records(log, start) == (kept if (queue, durable) == ("q", True) else [])
+
+
+class RunSink(RecordingSink):
+    """Notes the runs that it was given."""
+
+    def __init__(self, log: list[bytes]) -> None:
+        super().__init__(log)
+        self.runs: list[Run] = []
+
+    def append(self, runs: Sequence[Run], on_complete: OnComplete) -> int:
+        self.runs += runs
+        return super().append(runs, on_complete)
+
+
+class RunStore(RecordedMessageStore):
+    """A store over such a sink."""
+
+    sink: RunSink
+    sink_of = RunSink
+
+
+@pytest.mark.parametrize("are_together", [True, False])
+@pytest.mark.parametrize("queues", [("q",), ("q", "limited"), ("limited", "q"), ("q", "r")])
+def test_neighbours_that_a_transaction_brings_are_one_record_of_each_queue(
+    are_together: bool, queues: tuple[str, ...]
+) -> None:
+    """Also where they came one by one, or a queue looks at each of them."""
+    store = RunStore([])
+    for name in ("q", "r"):
+        done(store.create, Queue(name))
+    done(store.create, Queue("limited", arguments={"max_depth": 9}))
+    bodies = [b"%d" % number for number in range(7)]
+    runs: Sequence[StoredMessage | StoredRun] = store.messages((HEADER,), bodies)
+    if not are_together:
+        runs = [store.message(HEADER, body) for body in bodies]
+    within = store.begin()
+    for queue in queues:
+        for run in runs:
+            done(store.call, EnqueueCall(run, queue), transaction=within)
+    start = len(store.sink.runs)
+    done(store.commit, within)
+    kept = store.sink.runs[start:]
+    assert [(run.record.kind, run.record.queue, run.rows) for run in kept] == [
+        (Kind.ENQUEUED, queue, len(bodies)) for queue in queues
+    ]
+    first, *others = [[record.body for record in run.singles()] for run in kept]
+    assert first == bodies
+    assert others == [[None] * len(bodies)] * len(others)
+    store.close()
 
 
 def test_content_is_kept_once_with_the_first_queue_that_keeps_it(
