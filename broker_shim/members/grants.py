@@ -41,8 +41,9 @@ from broker_shim.broker.storage.loop import wall_us
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import ENDED, NotNow, StoreError
 from broker_shim.service.members import given_back_steps, held_by, messages_in
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch, DeltaMessageStore
-from broker_shim.store.granted_run import GrantedRun, as_frame, columns_of
+from broker_shim.store.granted_run import GrantedRun, columns_of
 from broker_shim.store.interface import Content, StoredMessage
 from broker_shim.store.reads import Loaded
 from sparkstore.core import records
@@ -415,11 +416,11 @@ def hold_what_is_acquired(broker: Broker, state: State) -> None:
 
 def _say(peer: MemberConnection, runs: Sequence[GrantedRun]) -> None:
     """Tell a member what it is granted, in frames that are not too large."""
-    frame, size = list[GrantedRun](), 0
+    frame, size = list[tuple[Any, ...]](), 0
     for more, part in chain.from_iterable(run.parts(_FRAME_BYTES) for run in runs):
         if frame and size + more > _FRAME_BYTES:
-            peer.say(*as_frame(frame, peer.version))
+            peer.say(wire.GRANTED, frame)
             frame, size = [], 0
-        frame.append(part)
+        frame.append(part.packed())
         size += more
-    peer.say(*as_frame(frame, peer.version))
+    peer.say(wire.GRANTED, frame)

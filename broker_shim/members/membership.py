@@ -321,8 +321,8 @@ class Membership:
             self._store.say(wire.SEEN)
         self._seen_late = 0
 
-    def _grants(self, body: wire.Body, kind: int = wire.GRANTED) -> None:
-        for run in runs_of(kind, body):
+    def _grants(self, body: wire.Body) -> None:
+        for run in runs_of(body):
             subscription = self._by_number.get(run.subscription)
             if subscription is not None:
                 self._granted(subscription, run)
@@ -404,7 +404,6 @@ class Membership:
 
     _ACTS: Mapping[int, Callable[[Membership, wire.Body], None]] = {
         wire.CHANGES: _changes,
-        wire.GRANTS: partial(_grants, kind=wire.GRANTS),
         wire.GRANTED: _grants,
         wire.ENDED: _ended,
         wire.CAUGHT_UP: _caught_up,

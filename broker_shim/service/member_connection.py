@@ -48,10 +48,7 @@ class MemberConnection:
         peer: Its socket, closed at the end of `run`.
         name: For the log: its member, once it said who it is.
         has_greeted: True once it is welcome; before that it gives way to others.
-        version: Of the protocol that it speaks.
     """
-
-    version = wire.VERSION
 
     def __init__(
         self,
@@ -179,7 +176,7 @@ class MemberConnection:
             self._dispatcher.check_exclusive(self)
         with self._store.batch() as batch:
             self._member = self._members.greet(batch, hello, self)
-            self._reads.member, self.version = hello.member, hello.version
+            self._reads.member = hello.member
             if self._timers is not None:
                 self._timers.grace.lease(hello.member, hello.lease_s)
                 self._timers.grace.came(hello.member)

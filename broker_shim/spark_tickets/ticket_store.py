@@ -334,9 +334,9 @@ class TicketStore:
                 self._changed.notify_all()
 
     def _took(self, taking: _Taking, kind: int, body: wire.Body) -> None:
-        if kind in {wire.GRANTS, wire.GRANTED}:
+        if kind == wire.GRANTED:
             held = self.held.setdefault(taking.ticket, {})
-            for run in runs_of(kind, body):
+            for run in runs_of(body):
                 rows = run.rows() if run.subscription == taking.number else ()
                 for _number, message_id, entry, *content in rows:
                     position, _at, _priority, _expires_at, size, delivery_count, _detail = entry

@@ -1,12 +1,11 @@
 """The messages that a service grants to one subscription together, as columns. Pure.
 
-GRANTED says it so, with one value where all of a column are alike; a peer of version 4 is told the
-rows of GRANTS.
+GRANTED says it so, with one value where all of a column are alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -39,7 +38,7 @@ class GrantedRun(NamedTuple):
         return (self.subscription, [*self.message_ids], *columns)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Iterate over its messages, as GRANTS has them."""
+        """Iterate over its messages, one by one."""
         entries = zip(*self.facts, strict=True)
         return zip(repeat(self.subscription), self.message_ids, entries, *self[3:], strict=False)
 
@@ -77,7 +76,7 @@ def columns_of(entries: Entries, message_ids: Sequence[int]) -> list[list[Any]]:
 
 
 def shown(entry: Entry) -> tuple[Any, ...]:
-    """An entry without its holder, as GRANTS and LINK tell it."""
+    """An entry without its holder, as LINK and LOOKED tell it."""
     return (
         entry.position,
         entry.at,
@@ -89,31 +88,15 @@ def shown(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def as_frame(runs: Sequence[GrantedRun], version: int) -> tuple[int, list[tuple[Any, ...]]]:
-    """The type and body of the frame that tells a peer of this version of runs."""
-    if version == wire.OLDEST_VERSION:
-        return wire.GRANTS, [row for run in runs for row in run.rows()]
-    return wire.GRANTED, [run.packed() for run in runs]
-
-
-def runs_of(kind: int, body: wire.Body) -> Iterator[GrantedRun]:
-    """Read GRANTED or GRANTS. Raises ValueError if it lies about its lengths."""
-    return map(_unpacked, body) if kind == wire.GRANTED else _runs_of_rows(body)
+def runs_of(body: wire.Body) -> Iterator[GrantedRun]:
+    """Read GRANTED. Raises ValueError if it lies about its lengths."""
+    return map(_unpacked, body)
 
 
 def _unpacked(body: wire.Body) -> GrantedRun:
     subscription, message_ids, facts, headers, contents = body
     columns = [_each(column, len(message_ids)) for column in (*facts, headers, contents)]
     return GrantedRun(subscription, message_ids, columns[:-2], *columns[-2:])
-
-
-def _runs_of_rows(rows: Iterable[wire.Body]) -> Iterator[GrantedRun]:
-    of_number: dict[int, list[wire.Body]] = {}
-    for row in rows:
-        of_number.setdefault(row[0], []).append(row[1:])
-    for number, its in of_number.items():
-        message_ids, entries, headers, contents = zip(*its, strict=True)
-        yield GrantedRun(number, message_ids, [*zip(*entries, strict=True)], headers, contents)
 
 
 def _is_there(content: object) -> bool:

@@ -34,7 +34,7 @@
                                                       CHANGES from then on; see `members.stream`
      16 SEEN     []                                   one more CHANGES: another may come
      17 SUBSCRIBE [subscription, queue, holder, selector or nil, limit, [message_id, …]]
-     18 CREDIT   [subscription, limit]                GRANTS of so many in all, since SUBSCRIBE
+     18 CREDIT   [subscription, limit]                so many are GRANTED in all
      19 REFUSE   [subscription, message_id]           it is not to get that message again
      20 CANCEL   [subscription]                       ENDED after its last grant
      21 LINK     [read, link]                         ANSWER [read, true, detail or nil,
@@ -102,8 +102,6 @@
     133 GOODBYE  [error, message]                     then the service closes
     134 CHANGES  [run, position, is_all, is_last, [row, …]]
                                                       wiring: all there is, or what came since
-    135 GRANTS   [[subscription, message_id, entry, header or nil, content or nil], …]
-                                                      acquired for the subscription's holder
     136 ENDED    [subscription, error, message]       no more grants; error: "" after CANCEL
     137 CAUGHT_UP [subscription, limit]               nothing that waits is left for it
 
@@ -112,7 +110,7 @@
     139 ASKED    [number, text]                       an administrator asks a member that watches:
                                                       JSON, as on the control socket
     140 GRANTED  [[subscription, [message_id, …], [column, …], headers, contents], …]
-                                                      from version 5: GRANTS of one subscription
+                                                      acquired for the subscription's holder,
                                                       together. A column for each value of `entry`;
                                                       of these, of headers and of contents: one for
                                                       each message, or one that all of them share
@@ -193,8 +191,8 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
 PREPARE, DECIDE, BRANCHES, LOOK, FORGET, BATCH, ORDER, TOLD, PUBLISH, PUBLISHED, RUN = range(22, 33)
-WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
-LOOKED, ASKED, GRANTED = 138, 139, 140
+WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES = range(129, 135)
+ENDED, CAUGHT_UP, LOOKED, ASKED, GRANTED = range(136, 141)
 
 
 Body = tuple[Any, ...]

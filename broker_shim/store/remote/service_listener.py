@@ -7,7 +7,7 @@ from typing import Protocol
 from broker_shim.store import protocol as wire
 
 PUSHED = frozenset(
-    {wire.CHANGES, wire.GRANTS, wire.GRANTED, wire.ENDED, wire.CAUGHT_UP, wire.LOOKED, wire.ASKED}
+    {wire.CHANGES, wire.GRANTED, wire.ENDED, wire.CAUGHT_UP, wire.LOOKED, wire.ASKED}
 )
 """Frames that are no answer."""
 

@@ -127,9 +127,10 @@ def test_a_consumer_gets_together_all_that_a_frame_grants_it() -> None:
     one, other = Taker("one"), Taker("other")
     for each in (one, other):
         membership.subscribe(queue, cast("Consumer", each), None)
-    entry = (7, 0, 4, None, 1, 0, None)
-    rows = [(1, 5, entry), (2, 6, entry), (1, 7, entry), (1, 8, entry), (9, 4, entry)]
-    membership.hear(wire.GRANTS, tuple((*row, None, None) for row in rows))
+    entry = tuple((fact,) for fact in (7, 0, 4, None, 1, 0, None))
+    granted = [(1, (5, 7, 8)), (2, (6,)), (9, (4,))]
+    body = tuple((number, ids, entry, (None,), (None,)) for number, ids in granted)
+    membership.hear(wire.GRANTED, body)
     there.take_answers()
     assert one.assigned == [[5, 7, 8], [8]]
     assert other.assigned == [[6]]
@@ -177,9 +178,7 @@ def created(name: str) -> tuple[Any, ...]:
     return int(Kind.CREATED), name, None, None, '{"durability": 2, "arguments": {}}'
 
 
-@pytest.mark.parametrize(
-    "kind", [wire.CHANGES, wire.GRANTS, wire.GRANTED, wire.LOOKED, wire.CAUGHT_UP]
-)
+@pytest.mark.parametrize("kind", [wire.CHANGES, wire.GRANTED, wire.LOOKED, wire.CAUGHT_UP])
 def test_a_frame_that_cannot_be_acted_on_ends_in_a_new_connection_and_all_is_told_again(
     kind: int,
 ) -> None:
