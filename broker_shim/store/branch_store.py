@@ -180,22 +180,27 @@ class LocalBranches(BranchStore):
 
     def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
         """Prepare a transaction under the store's lock. See `BranchCalls.prepare`."""
-        machine = self._machine
-        self._decide_branch(
-            on_complete,
-            lambda: branches.prepare(machine, transaction, xid),
-            lambda: branches.accept(machine, transaction, xid),
-        )
+        self._prepare(transaction, xid, on_complete)
 
     def adopt_branch(self, xid: Xid, on_complete: OnComplete) -> None:
         """Prepare a branch that another store has in doubt; it may be empty.
 
         See `chain.mirror.MirrorStore.adopt_branch`.
         """
-        machine, transaction = self._machine, self.begin()
+        self._prepare(self.begin(), xid, on_complete, may_be_empty=True)
+
+    def _prepare(
+        self,
+        transaction: TransactionContext,
+        xid: Xid,
+        on_complete: OnComplete,
+        *,
+        may_be_empty: bool = False,
+    ) -> None:
+        machine = self._machine
         self._decide_branch(
             on_complete,
-            lambda: branches.prepare(machine, transaction, xid, may_be_empty=True),
+            lambda: branches.prepare(machine, transaction, xid, may_be_empty=may_be_empty),
             lambda: branches.accept(machine, transaction, xid),
         )
 

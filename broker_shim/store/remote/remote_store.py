@@ -56,6 +56,7 @@ from sparkstore.core.state_machine.call_values import (
     EntryCall,
     StoreCall,
     StoredRun,
+    is_stored,
 )
 
 RETRY_S = 60.0
@@ -156,7 +157,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
             check_batch(call.message_ids, on_complete)
             is_run = len(call.message_ids) > 1
         else:
-            is_run = isinstance(call, EnqueueCall) and isinstance(call.message, StoredRun)
+            is_run = is_stored(call)
         if is_run and transaction is None:
             self.ask_run(call, on_complete)  # type: ignore[arg-type]  # as was just looked at
             return
