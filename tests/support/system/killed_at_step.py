@@ -27,6 +27,8 @@ class Step(NamedTuple):
 
     call: str
     place: str
+    is_move: bool = False
+    """The call is one of a transaction that moves the whole queue: there is one."""
 
 
 STEPS = {
@@ -46,6 +48,9 @@ STEPS = {
     "half of what is dequeued is told": Step("dequeue", "half the output"),
     "a dequeued run is about to be committed": Step("dequeue", "before the commit"),
     "a dequeued run is committed and not marked": Step("dequeue", "after the commit"),
+    "half of the moved run is in the log": Step("dequeue", "half a group", is_move=True),
+    "a run is moved and not told": Step("dequeue", "a group", is_move=True),
+    "a moved run is committed and not marked": Step("dequeue", "after the commit", is_move=True),
 }
 
 
@@ -58,7 +63,7 @@ class Deadly:
 
     def arm(self) -> None:
         """Put itself in the way of what the broker does from now on."""
-        call, place = self._step
+        call, place, _is_move = self._step
         _before(LocalMessageStore, call if call == "enqueue_new" else "call", self._called)
         if place == "half a group":
             written = os.pwritev

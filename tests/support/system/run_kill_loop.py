@@ -1,12 +1,13 @@
 """Kill a broker at each step of a run, again and again, and hold what it has then against a ledger.
 
 One growing root. Each round has a queue of its own: a client sends runs to it, takes and accepts
-them, and writes down what it was told, until the broker dies (`killed_at_step`). The next broker
-on that root is asked what is on the queue.
+them, or has them moved, and writes down what it was told, until the broker dies (`killed_at_step`).
+The next broker on that root is asked what is on the queue, and on the one that it was moved to.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,9 +26,14 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.protocol_1_0.codec.frames import transfer_frame
+from sparkstore.control.broker_control import BrokerControl
+from sparkstore.control.client import open_control
+from sparkstore.errors import Unavailable
+from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.tables.root import open_root
 from tests.support.amqp.amqp_1_0 import attach, flow
 from tests.support.roots.logs import unsynced_files, zero
+from tests.support.system.killed_at_step import STEPS
 from tests.support.system.processes import BrokerProcess
 from tests.support.system.raw_peer import RawPeer
 
@@ -92,21 +98,27 @@ class RunKillLoop:
         self._settings = folder / "sparkstore.toml"
         self._settings.write_text(_SETTINGS)
         self.kills = self.redelivered = self.left = 0
-        self._unchecked: tuple[str, Ledger] | None = None
+        self._unchecked: tuple[list[str], Ledger] | None = None
 
     def round(self, step: str, *, nth: int = 1, power_cut: bool = False) -> None:
         """Start a broker that dies at a step, check the queue before, and work until it does."""
         self.kills += 1
         queue, ledger = f"queue-{self.kills}", Ledger()
         words = (str(self.root), "--listen", "127.0.0.1:0", "--config", str(self._settings))
-        broker = KilledBroker(step, queue, str(nth), *words)
+        is_move = STEPS[step].is_move
+        broker = KilledBroker(step, queue, str(1 if is_move else nth), *words)
         self._check(broker)
-        work(broker, queue, ledger)
+        queues = [f"{queue}-moved", queue] if is_move else [queue]
+        send(broker, queue, ledger)
+        if is_move:
+            move(self.root, *queues)
+        else:
+            take(broker, queue, ledger)
         assert broker.wait() < 0, f"{step}: it did not come to that"
         if power_cut:
             for path in unsynced_files(open_root(self.root)):
                 zero(path)
-        self._unchecked = queue, ledger
+        self._unchecked = queues, ledger
 
     def end(self) -> None:
         """Check the last queue, and that each record is in Delta once."""
@@ -120,15 +132,15 @@ class RunKillLoop:
 
     def _check(self, broker: BrokerProcess) -> None:
         if self._unchecked is not None:
-            queue, ledger = self._unchecked
-            left = drained(broker, queue)
+            queues, ledger = self._unchecked
+            left = [message for queue in queues for message in drained(broker, queue)]
             ledger.check(left)
             self.left += len(left)
             self.redelivered += sum(is_again for _number, is_again in left)
 
 
-def work(broker: BrokerProcess, queue: str, ledger: Ledger) -> None:
-    """Send, take and accept, as far as the broker lives."""
+def send(broker: BrokerProcess, queue: str, ledger: Ledger) -> None:
+    """Send runs, as far as the broker lives."""
     with RawPeer(broker) as sender:
         sender.opened().begun().sending(queue)
         for begin in range(0, COUNT, PIECE):
@@ -136,6 +148,22 @@ def work(broker: BrokerProcess, queue: str, ledger: Ledger) -> None:
             sender.write(b"".join(map(_frame, run)))
             if not _hear(sender, ledger.stored, {*run}):
                 return
+
+
+def move(root: Path, target: str, queue: str) -> None:
+    """Have all of a queue moved, which the broker does not live to tell."""
+    control = open_control(root)
+    assert isinstance(control, BrokerControl)
+    control.order(Order(AdminAction.CREATE_QUEUE, target))
+    with suppress(Unavailable):
+        control.broker.ask("POST", f"queues/{queue}/move", {"to": target})
+    control.close()
+
+
+def take(broker: BrokerProcess, queue: str, ledger: Ledger) -> None:
+    """Take and accept all of a queue, as far as the broker lives."""
+    if len(ledger.stored) < COUNT:
+        return
     with RawPeer(broker) as receiver:
         receiver.opened().begun()
         second = ReceiverSettleMode.SECOND
