@@ -21,12 +21,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from sparkstore.core.annotations import RESTORED_BY, RESTORED_FROM, annotations_of
 from sparkstore.core.records import Kind
 from sparkstore.operations.placement import SHIFTED
 
+_DEQUEUED, _ENQUEUED = Kind.DEQUEUED.column, Kind.ENQUEUED.column  # asked of each record
 _DELETED = "d"
 _DIGITS = 8
 """At least so many, so that the name is one of an operation (`bulk.is_operation`)."""
@@ -143,13 +145,19 @@ def mark_of(row: LogRow) -> Mark | None:
     """
     if row.detail is None:
         return None
-    if row.kind == Kind.DEQUEUED.column and '"operation"' in row.detail:
-        outcome = json.loads(row.detail)
-        return Mark(outcome["operation"], outcome.get("undoes"), outcome)
-    if row.kind == Kind.ENQUEUED.column and RESTORED_BY in row.detail:
+    if row.kind == _DEQUEUED and '"operation"' in row.detail:
+        return _mark_in(row.detail)
+    if row.kind == _ENQUEUED and RESTORED_BY in row.detail:
         operation, _, undoes = annotations_of(row.detail)[RESTORED_BY][1].partition("/")
         return Mark(operation, undoes or None, {"outcome": "restored"})
     return None
+
+
+@lru_cache(maxsize=256)
+def _mark_in(detail: str) -> Mark:
+    """Read the outcome of a message, which is that of all that went with it."""
+    outcome = json.loads(detail)
+    return Mark(outcome["operation"], outcome.get("undoes"), outcome)
 
 
 def family_of(operation: str, marks: Iterable[Mark]) -> list[str]:
@@ -212,7 +220,7 @@ class _Walk:
         self._came = {
             row.message_id: row
             for row in group
-            if row.kind == Kind.ENQUEUED.column and row.message_id is not None
+            if row.kind == _ENQUEUED and row.message_id is not None
         }
         for row in group:
             apply = self._APPLY.get(row.kind)
@@ -349,8 +357,8 @@ class _Walk:
             self._history.bindings.append((key[0], key[2], detail))
 
     _APPLY: ClassVar[dict[str, Callable[[_Walk, LogRow, str], None]]] = {
-        Kind.ENQUEUED.column: _enqueued,
-        Kind.DEQUEUED.column: _dequeued,
+        _ENQUEUED: _enqueued,
+        _DEQUEUED: _dequeued,
         Kind.RELEASED.column: _released,
         Kind.CREATED.column: _created,
         Kind.ALTERED.column: _created,
