@@ -265,6 +265,13 @@ def test_what_came_in_pieces_is_enqueued_together_and_read_at_once(q: BrokerStor
     assert [q.load(i).body for i in ids] == [b"in pieces %d" % n for n in range(3)]
 
 
+def test_new_messages_with_their_ids_are_put_with_their_content(q: BrokerStore) -> None:
+    runs = q.messages((HEADER,), [b"%d" % n for n in range(5)])
+    for run in runs:
+        done(q.call, EnqueueCall(run, "q"))
+    assert [q.load(i).body for i in q.recover().entries["q"]] == [b"%d" % n for n in range(5)]
+
+
 def test_messages_that_are_on_no_queue_yet_are_no_stored_ones(q: BrokerStore) -> None:
     made = [q.message(HEADER, b"body") for _ in range(3)]
     run = StoredRun([message.message_id for message in made], [made[0].header])

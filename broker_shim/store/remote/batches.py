@@ -22,9 +22,10 @@ from sparkstore.core.state_machine.arguments import (
     check_message_id,
     check_new_run,
     check_queue,
+    check_stored_run,
     with_lengths,
 )
-from sparkstore.core.state_machine.call_values import EnqueueCall, EntryCall
+from sparkstore.core.state_machine.call_values import EnqueueCall, EntryCall, StoredRun
 from sparkstore.core.xids import Xid
 
 MOST_BYTES = 1 << 20
@@ -209,30 +210,33 @@ class RemoteBatches:
 
     def ask_run(self, call: EntryCall | EnqueueCall, on_complete: OnComplete) -> None:
         """Ask the same of many messages of one queue."""
-        stored = call.message if isinstance(call, EnqueueCall) else None
+        stored = check_stored_run(call.message) if isinstance(call, EnqueueCall) else None
         message_ids = (stored or call).message_ids  # type: ignore[union-attr]
         outcomes: list[StoreError | None] = [None] * len(message_ids)
-        frames: list[EachFrame] = []
+        frames, start = list[EachFrame](), 0
         try:
             record = made.record_of(call)
         except InvalidRequest as refusal:
             outcomes = [refusal] * len(message_ids)
         else:
-            start = 0
-            for are_ids, ids in _ids_in(message_ids):
+            if stored is not None:
+                frames += _stored_frames(record, stored)
+            for are_ids, ids in _ids_in(message_ids) if stored is None else ():
                 end = start + len(ids)
-                if are_ids and stored is not None:
-                    headers = [header.known() for header in stored.headers]
-                    whole = EachFrame(record, start, ids, headers, [None] * len(ids))
-                    frames += _cut(whole, [0] * len(ids))
-                elif are_ids:
+                if are_ids:
                     frames += _cut(EachFrame(record, start, ids), [0] * len(ids))
                 else:
                     outcomes[start:end] = [refusal_of_id(number) for number in ids]
                 start = end
+
+        def complete(results: Sequence[StoreError | None]) -> None:
+            if stored is not None:
+                self._messages.note_told(message_ids)
+            on_complete(refusal_of(results))
+
         with self._connection.guard:
             self._connection.check_open()
-            self._ask_each(frames, outcomes, lambda results: on_complete(refusal_of(results)))
+            self._ask_each(frames, outcomes, complete)
 
     def _ask_each(
         self,
@@ -269,6 +273,16 @@ class RemoteBatches:
         if is_unwritable:  # only one of them is, perhaps: its request is refused by itself
             alone = [frame.part(index, index + 1) for index in range(count)]
             self._ask_each(alone, outcomes, on_complete)
+
+
+def _stored_frames(record: Record, stored: StoredRun) -> Iterator[EachFrame]:
+    """The frames that enqueue messages that have their ids: new ones with all they bring."""
+    ids, headers, bodies = stored
+    if not bodies:
+        headers = [header.known() for header in headers]
+    contents: Sequence[bytes | None] = bodies or [None] * len(ids)
+    whole = EachFrame(record, 0, ids, headers, contents)
+    yield from _cut(whole, [len(body or b"") for body in contents])
 
 
 def _cut(frame: EachFrame, sizes: Sequence[int]) -> Iterator[EachFrame]:
