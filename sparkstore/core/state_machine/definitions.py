@@ -165,7 +165,7 @@ def operation_of(run: Run) -> dict[str, Any]:
     if run.rows > 1:  # under another name: an earlier release would take one of them for all
         operation |= {"first_id": operation.pop("message_id"), "count": run.rows}
     headers = [_header_as_json(header) for header in run.messages]
-    if len(headers) > 1:
+    if headers[1:] != headers[:-1]:
         operation["headers"] = headers
     elif headers:
         operation["header"] = headers[0]

@@ -87,7 +87,7 @@ def _put_stored(
         shared = messages.headers if len(messages.headers) == 1 else headers[its]
         run = StoredRun(part, shared, messages.bodies[its])
         if _is_plain_run(machine, run, call.queue, admission):
-            _admit_run(admission, run, call)
+            _admit_run(admission, run, call, is_new=machine.is_fresh(part[0]))
             outcomes += [None] * len(part)
             continue
         outcomes += [_put_one(machine, call, message, admission) for message in run.singles()]
@@ -141,10 +141,13 @@ def _is_plain_run(
     )
 
 
-def _admit_run(admission: Admission, run: StoredRun, call: EnqueueCall) -> None:
-    """Put messages on a queue that refuses none of them, and asks nothing."""
+def _admit_run(admission: Admission, run: StoredRun, call: EnqueueCall, *, is_new: bool) -> None:
+    """Put messages on a queue that refuses none of them, and asks nothing.
+
+    The first queue that new messages come on has their content, no other one again.
+    """
     ids, headers, bodies = run
-    is_new = bool(bodies) and ids[0] not in admission.brought
+    is_new = is_new and ids[0] not in admission.brought
     contents = bodies if is_new else [None] * len(ids)
     known = headers if is_new else [header.known() for header in headers]
     detail = None if call.annotations is None else as_detail(call.annotations)
