@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from broker_shim.store import protocol as wire
 from sparkstore.core.entries import Entries
 from sparkstore.core.entry_chunk import Entry, EntryChunk
+from sparkstore.core.packed_integers import is_run
 
 
 class GrantedRun(NamedTuple):
@@ -66,9 +67,7 @@ class GrantedRun(NamedTuple):
 
 def columns_of(entries: Entries, message_ids: Sequence[int]) -> list[list[Any]]:
     """Tell entries as the columns of a grant; KeyError if one is not there."""
-    columns = (
-        entries.packed(message_ids, EntryChunk.columns) if type(message_ids) is range else None
-    )
+    columns = entries.packed(message_ids, EntryChunk.columns) if is_run(message_ids) else None
     if columns is None:
         rows = [shown(entries[message_id]) for message_id in message_ids]
         columns = [[*column] for column in zip(*rows, strict=True)]

@@ -27,7 +27,7 @@ from sparkstore.core.entry_chunk import (
     EntryChunk,
     PackedEntries,
 )
-from sparkstore.core.packed_integers import Integers, cut, pack
+from sparkstore.core.packed_integers import Integers, cut, is_run, pack
 
 __all__ = ["NEVER", "NO_EXPIRY", "Columns", "Entries", "Entry", "Expired", "Stretch", "stretches"]
 
@@ -91,7 +91,7 @@ class EntryFacts(NamedTuple):
 
 def facts_of(entries: Mapping[int, Entry], message_ids: Sequence[int]) -> EntryFacts:
     """Tell what entries say of these messages; quickly of a range that is packed."""
-    if isinstance(entries, Entries) and type(message_ids) is range:
+    if isinstance(entries, Entries) and is_run(message_ids):
         facts = entries.packed(message_ids, EntryChunk.facts)
         if facts is not None:
             return EntryFacts(*facts)
@@ -222,7 +222,7 @@ class Entries(Mapping[int, Entry]):
 
     def _pieces(self, message_ids: Sequence[int]) -> Iterator[tuple[EntryChunk | None, int, int]]:
         """Where entries are: a chunk, and from which index to which; or None, and one's id."""
-        at, stop, is_range = 0, len(message_ids), type(message_ids) is range
+        at, stop, rises_by_one = 0, len(message_ids), is_run(message_ids)
         while at < stop:
             first = message_ids[at]
             if first in self.young:
@@ -230,7 +230,9 @@ class Entries(Mapping[int, Entry]):
                 yield None, first, 0
                 continue
             chunk, index = self._place(first)
-            end = min(index + stop - at, len(chunk.run)) if is_range and chunk.run else index + 1
+            end = (
+                min(index + stop - at, len(chunk.run)) if rises_by_one and chunk.run else index + 1
+            )
             at += end - index
             yield chunk, index, end
 

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import lt
-from typing import Self
+from typing import Self, TypeGuard
 
 _CODES = [(code, (1 << 8 * array(code).itemsize) - 1) for code in "BHIQ"]
 
@@ -101,10 +101,20 @@ def cut(values: Integers, start: int, end: int) -> Integers:
     return values.cut(start, end) if isinstance(values, Column) else values[start:end]
 
 
+def is_run(values: object) -> TypeGuard[range]:
+    """Tell whether values are a `range` that rises by one: another range says nothing of parts."""
+    return type(values) is range and values.step == 1
+
+
 def as_range(values: Sequence[int]) -> Sequence[int]:
-    """Return integers as a range, if each is one more than the one before: parts cost nothing."""
-    is_run = type(values) is range and values.step == 1
-    if is_run or not values or values[-1] - values[0] != len(values) - 1:
+    """Return integers as a range, if each is one more than the one before: parts cost nothing.
+
+    All others are no range, not even if they came as one with another step.
+    """
+    if is_run(values):
+        return values
+    values = [*values] if type(values) is range else values
+    if not values or values[-1] - values[0] != len(values) - 1:
         return values
     run = range(values[0], values[-1] + 1)
     return run if [*values] == [*run] else values
@@ -113,7 +123,7 @@ def as_range(values: Sequence[int]) -> Sequence[int]:
 def neighbours_in(values: Sequence[int]) -> Iterator[range]:
     """Part integers, in order, into ranges that rise by one."""
     values = as_range(values)
-    if type(values) is range and values.step == 1:  # as nearly always
+    if is_run(values):  # as nearly always
         yield values
         return
     start, count = 0, len(values)
@@ -125,7 +135,7 @@ def neighbours_in(values: Sequence[int]) -> Iterator[range]:
 
 def is_rising(values: Integers) -> bool:
     """Tell whether each value is above the one before; of a `range` or `Keys` that is known."""
-    known = type(values) is range or isinstance(values, Keys)
+    known = is_run(values) or isinstance(values, Keys)
     return known or all(map(lt, values, islice(values, 1, None)))
 
 
@@ -133,7 +143,7 @@ def pack(values: Integers) -> Column:
     """Pack one value or more into a column; a `range` that rises by one is not looked through."""
     if isinstance(values, Column):
         return values
-    if type(values) is range:
+    if is_run(values):
         return Column(*_packed(values, values[0], values[-1]))
     if values.count(values[0]) == len(values):  # sooner known than the least and the largest
         return Column(values[0], None, len(values))

@@ -80,6 +80,22 @@ def test_of_many_entries_each_is_taken_or_refused_for_itself(q: BrokerStore) -> 
     assert [*q.recover().entries["q"]] == [second]
 
 
+@pytest.mark.parametrize("part", [slice(0, 10, 2), slice(8, None, -2), slice(4, 5, 3)])
+def test_a_range_with_a_step_names_the_messages_that_are_in_it(q: BrokerStore, part: slice) -> None:
+    outcomes(q.enqueue_new, new(40))  # as many as are columns from the beginning
+    whole = [*q.recover().entries["q"]]
+    ids = range(whole[0], whole[0] + 40)[part]
+    assert [*ids] == whole[part]
+    wanted = [""] * len(ids)
+    assert outcomes(q.enqueue_each, stored(q, ids), "other")[1] == wanted
+    assert [*q.recover().entries["other"]] == [*ids]
+    assert outcomes(q.acquire_each, ids, "q", "me")[1] == wanted
+    entries = q.recover().entries["q"]
+    assert {i for i in whole if entries[i].acquired_by} == {*ids}
+    assert outcomes(q.dequeue_each, ids, "q", "me")[1] == wanted
+    assert [*q.recover().entries["q"]] == [i for i in whole if i not in ids]
+
+
 def test_of_many_entries_each_is_given_back_or_refused_for_itself(q: BrokerStore) -> None:
     ids, _ = outcomes(q.enqueue_new, new(6))
     outcomes(q.acquire_each, ids[:5], "q", "me")

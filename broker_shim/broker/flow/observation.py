@@ -14,6 +14,7 @@ from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.flow.settlement import Settlement
 from broker_shim.broker.queues.queue import QueueDispatch
 from sparkstore.core.entries import Entries
+from sparkstore.core.packed_integers import is_run
 from sparkstore.core.records import Kind, MessageHeader, Record, Run
 from sparkstore.core.state_machine.admission import REPLACED
 
@@ -80,7 +81,7 @@ def _terms_of(header: MessageHeader | None) -> tuple[int, bool]:
 
 def _of_these(entries: Mapping[int, Any], message_ids: Sequence[int]) -> Sequence[int]:
     """Leave out those of some messages that are not on their queue any more."""
-    if isinstance(entries, Entries) and isinstance(message_ids, range):
+    if isinstance(entries, Entries) and is_run(message_ids):
         are_all = entries.free(message_ids, None) == len(message_ids)
     else:
         are_all = False

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import neg
 
-from sparkstore.core.packed_integers import is_rising, neighbours_in
+from sparkstore.core.packed_integers import is_rising, is_run, neighbours_in
 
 _SLOTS = 1024
 _MOST_NARROW = (1 << 15) - 1
@@ -243,8 +243,8 @@ class Chunk:
         if not self.base < first <= some[-1] <= self.base + _MOST_NARROW:
             self._widen()
         base, slots = self.base, self.slots
-        is_run = type(some) is range or len(some) == 1
-        if is_run and type(slots) is range and slots.stop == first - base:
+        is_one_run = is_run(some) or len(some) == 1
+        if is_one_run and type(slots) is range and slots.stop == first - base:
             self.slots = range(slots.start, some[-1] - base + 1)
         else:
             self.loose().extend([message_id - base for message_id in some])

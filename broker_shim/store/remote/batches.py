@@ -14,7 +14,7 @@ from broker_shim.store.remote import member_records as made
 from broker_shim.store.remote.remote_messages import RemoteMessages
 from broker_shim.store.remote.remote_transaction import RemoteTransaction
 from broker_shim.store.remote.service_connection import RemoteConnection
-from sparkstore.core.packed_integers import as_range
+from sparkstore.core.packed_integers import as_range, is_run
 from sparkstore.core.records import Kind, MessageHeader, Record, each_header, message_enqueued
 from sparkstore.core.state_machine.arguments import (
     check_completion,
@@ -67,7 +67,7 @@ class EachFrame(NamedTuple):
     def asked(self) -> tuple[int, tuple[Any, ...]]:
         """Its type and body for a service, without the number."""
         ids, count = as_range(self.message_ids), len(self.message_ids)
-        if type(ids) is range:
+        if is_run(ids):
             contents = (self.headers, self.bodies) if self.bodies else (None, None)
             return wire.RUN, (self.record, ids[0], count, *contents)
         pairs = zip(each_header(self.headers, count), self.bodies, strict=True)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from sparkstore.core import records
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.entries import Entries
-from sparkstore.core.packed_integers import neighbours_in
+from sparkstore.core.packed_integers import is_run, neighbours_in
 from sparkstore.core.records import Kind, MessageHeader, Record, each_header, run_of
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import (
@@ -365,7 +365,7 @@ def of_entries(
         at = 0
         while at < len(neighbours):
             index, left = len(outcomes), neighbours[at:]
-            count = entries.free(left, held_by) if type(left) is range else 0
+            count = entries.free(left, held_by) if is_run(left) else 0
             if machine.claims:
                 claims = machine.claims
                 count = next((n for n in range(count) if (queue, left[n]) in claims), count)
