@@ -32,7 +32,8 @@ class NumberedRuns(Generic[R]):
 
     Their own numbers count on where those of the peer wrap. A range costs what it finds, however
     much it spans and however much else is kept: a peer may name thousands of ranges in one command.
-    Whatever is named by itself cuts its run, so a command costs the list of runs once at most.
+    Whatever is named by itself cuts its run. The list of runs is copied once at most, from the
+    first run that a command names to the last: a peer may settle every second message singly.
     """
 
     def __init__(self) -> None:
@@ -59,12 +60,13 @@ class NumberedRuns(Generic[R]):
 
     def take(self, ranges: Ranges) -> list[R]:
         """Take out what ranges in order (`sequences.is_ordered`) name, and return it."""
-        taken, kept, end = list[R](), list[R](), 0
-        for begin, stop in self._parted(ranges):
+        taken, kept, places = list[R](), list[R](), self._parted(ranges)
+        start = end = places[0][0] if places else 0
+        for begin, stop in places:
             kept += self._runs[end:begin]
             taken += self._runs[begin:stop]
             end = stop
-        self._runs[:end] = kept
+        self._runs[start:end] = kept
         self._count -= sum(map(len, taken))
         return taken
 
@@ -105,8 +107,9 @@ class NumberedRuns(Generic[R]):
             if at and (before := runs[at - 1]).number + len(before) > number:
                 rests.append((at, before.cut(number - before.number)))
         if rests:
-            cut, begin = list[R](), 0
+            cut = list[R]()
+            start = begin = rests[-1][0]
             for at, rest in reversed(rests):
                 cut += [*runs[begin:at], rest]
                 begin = at
-            runs[:begin] = cut
+            runs[start:begin] = cut

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,27 @@ def test_thousands_of_ranges_of_every_second_number_cut_one_run() -> None:
     assert kept.take(odd) == []
     assert values(kept.take(((0, FAR),))) == [*range(0, 16_000, 2), *range(16_000, 20_000)]
     assert len(kept) == 0
+
+
+class CountedRuns(list[Stretch]):
+    """Runs, with how many of them were copied by slices."""
+
+    copied = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        runs = super().__getitem__(place)
+        self.copied += len(runs) if isinstance(place, slice) else 0
+        return runs
+
+
+def test_a_command_for_each_second_number_copies_no_other_runs() -> None:
+    kept = NumberedRuns[Stretch]()
+    kept._runs = runs = CountedRuns()
+    kept.add(Stretch(0, [*range(2_000)]))
+    for number in range(1, 2_000, 2):
+        assert values(kept.take(((number, number),))) == [number]
+    assert runs.copied == 1_000
+    assert values([*kept]) == [*range(0, 2_000, 2)]
 
 
 def test_ranges_that_span_more_than_half_of_all_numbers_still_rise() -> None:
