@@ -158,7 +158,7 @@ class Entries(Mapping[int, Entry]):
         for detail in filter(None, (held[2] for held in columns.held)):
             self._note(detail)
         if count < LEAST_CHUNK and len(self.young) < _YOUNG:
-            few = EntryChunk(0, range(count), message_ids, columns)
+            few = EntryChunk(0, message_ids, columns)
             self.young.update(zip(message_ids, map(few.entry, range(count)), strict=True))
             self._expires(few.soonest)
             return

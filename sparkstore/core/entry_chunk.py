@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,16 +13,16 @@ from sparkstore.core.annotations import plain_time, plain_time_of
 from sparkstore.core.packed_integers import (
     Column,
     Integers,
-    Keys,
+    PlacedRanges,
     cut,
     is_rising,
+    neighbours_in,
     pack,
     pack_keys,
     values_at,
 )
 
 CHUNK = 4_096
-_CHUNK_BITS = 12
 NEVER = -(1 << 63)
 """Stands for no expiry, and for no delivery time."""
 NO_EXPIRY = (1 << 63) - 1
@@ -86,6 +87,7 @@ class EntryChunk:
 
     Attributes:
         number: Number of the chunk: those of one queue rise.
+        keys: Its ids, rising.
         run: Its ids, if each is one more than the one before; else nothing.
         is_there: 1 for each entry, 0 once it was removed.
         held: What is neither `NOBODY` nor just delayed, by index.
@@ -96,6 +98,7 @@ class EntryChunk:
         "_columns",
         "_delays",
         "_gone",
+        "_order",
         "held",
         "ids",
         "is_there",
@@ -105,13 +108,17 @@ class EntryChunk:
         "soonest",
     )
 
-    def __init__(
-        self, number: int, keys: Sequence[int] | Keys, message_ids: Integers, columns: Columns
-    ) -> None:
+    def __init__(self, number: int, message_ids: Integers, columns: Columns) -> None:
         *numbers, held = columns
         self.number = number
-        self.keys: Keys = pack_keys(keys)
-        self.ids: Column = self.keys if keys is message_ids else pack(message_ids)
+        self.ids: Column
+        self._order: array[int] | None = None  # the index of each key, if the ids do not rise
+        if is_rising(message_ids):
+            self.ids = self.keys = pack_keys(message_ids)
+        else:
+            self.ids = pack(message_ids)
+            order = sorted(range(len(message_ids)), key=message_ids.__getitem__)
+            self.keys, self._order = pack_keys([message_ids[at] for at in order]), array("H", order)
         self.run = self.ids.run
         self._columns: tuple[Column, ...] = tuple(map(pack, numbers))
         self.is_there = bytearray(repeat(1, len(message_ids)))
@@ -138,6 +145,13 @@ class EntryChunk:
         """
         count, gone = len(self.is_there), self._gone
         return gone * 2 > count and (gone * 8 >= count * 7 or self.is_there.find(1) != gone)
+
+    def find(self, message_id: int) -> int:
+        """The index of an entry that is there; -1 if none has this id."""
+        index = self.keys.find(message_id)
+        if index >= 0 and self._order is not None:
+            index = self._order[index]
+        return index if index < 0 or self.is_there[index] else -1
 
     def entry(self, index: int) -> Entry:
         """An entry as it is now."""
@@ -303,10 +317,9 @@ class EntryChunk:
             columns = [pack([*compress(column, flags)]) for column in self._columns]
         is_run = bool(self.run) and type(left) is range
         ids = self.run[first:end] if is_run else [self.ids[index] for index in left]
-        keys = ids if self.ids is self.keys else [self.keys[index] for index in left]
         is_held = self.held or self._delays is not None
         held = [self.held_of(index) for index in left] if is_held else ()
-        return EntryChunk(self.number, keys, ids, Columns._make((*columns, held)))
+        return EntryChunk(self.number, ids, Columns._make((*columns, held)))
 
 
 def _soonest(ends: Column) -> int:
@@ -326,11 +339,11 @@ def _delay_of(held: Held) -> int:
 class PackedEntries:
     """The old entries of a queue, in chunks.
 
-    How an id is found: the ids of a queue rise nearly always. In a chunk, `keys` never fall: an
-    entry whose id is above all before it on the queue has its id as key. Any other, a *stray*,
-    repeats the key before it and is found by a dictionary. So one bisection finds the chunk and
-    another the entry; only strays (enqueued out of turn, moved here, or one of two members' blocks
-    of ids) cost an item of a dictionary each.
+    How an id is found: the ids of a queue rise nearly always. The least id of each chunk that is
+    above all before it on the queue rises, too: one bisection finds the chunk, another the entry.
+    An id below others before it is a *stray*: enqueued out of turn, moved here, or one of two
+    members' blocks of ids. Ranges say which chunk has it. So a range of strays costs 8 bytes, and
+    no call is long because there are many.
 
     Attributes:
         chunks: In the order of the queue.
@@ -342,8 +355,8 @@ class PackedEntries:
     def __init__(self) -> None:
         self.chunks: list[EntryChunk] = []
         self.count = 0
-        self._firsts: list[int] = []  # of each chunk: no id below it is a key there
-        self._strays: dict[int, int] = {}  # chunk's number << 10 | index
+        self._firsts: list[int] = []  # of each chunk: ids below it are strays there
+        self._strays = PlacedRanges()  # numbers of chunks
         self._highest = 0  # of all ids that were ever packed
         self._near = _NO_CHUNK  # where something was found last: what is next is there, too
         self._next = 0
@@ -355,53 +368,38 @@ class PackedEntries:
             return near, index
         if message_id > self._highest:
             return None
-        slot = self._strays.get(message_id) if self._strays else None
-        if slot is not None:
-            number = slot >> _CHUNK_BITS
-            at = bisect_left(self.chunks, number, key=_number_of)
-            return self.chunks[at], slot & (CHUNK - 1)
-        at = bisect_right(self._firsts, message_id) - 1
-        if at < 0:
-            return None
-        chunk = self.chunks[at]
-        index = chunk.keys.find(message_id)
-        if index < 0 or not chunk.is_there[index] or chunk.ids[index] != message_id:
+        number = self._strays.get(message_id) if self._strays.pages else None
+        chunk = near
+        if number != near.number:
+            at = bisect_right(self._firsts, message_id) - 1 if number is None else self._at(number)
+            if at < 0:
+                return None
+            chunk = self.chunks[at]
+        index = chunk.find(message_id)
+        if index < 0:
             return None
         self._near = chunk
         return chunk, index
 
     def append(self, message_ids: Integers, columns: Columns) -> EntryChunk:
         """Put a chunk of entries at the end; no more than `CHUNK` of them."""
-        number, highest = self._next, self._highest
+        highest = self._highest
+        self.chunks.append(chunk := EntryChunk(self._next, message_ids, columns))
         self._next += 1
-        keys: Any = message_ids
-        first = message_ids[0]
-        if first <= highest or not is_rising(message_ids):
-            keys, first = self._keys_with_strays(number, message_ids)
-        self._highest = max(highest, keys[len(keys) - 1])
-        self.chunks.append(chunk := EntryChunk(number, keys, message_ids, columns))
-        self._firsts.append(first)
-        self.count += len(message_ids)
+        keys, count = chunk.keys, len(message_ids)
+        strays = bisect_right(keys, highest) if keys[0] <= highest else 0
+        for message_range in neighbours_in(keys.cut(0, strays).values()) if strays else ():
+            self._strays.add(message_range, chunk.number)
+        self._firsts.append(keys[strays] if strays < count else highest + 1)
+        self._highest = max(highest, keys[count - 1])
+        self.count += count
         return chunk
 
-    def _keys_with_strays(self, number: int, message_ids: Integers) -> tuple[list[int], int]:
-        """Keys of a chunk with strays, which are noted, and the least id that is one."""
-        highest, keys = self._highest, []
-        first = highest + 1
-        for index, message_id in enumerate(message_ids):
-            if message_id > highest:
-                if highest == self._highest:
-                    first = message_id
-                highest = message_id
-            else:
-                self._strays[message_id] = number << _CHUNK_BITS | index
-            keys.append(highest)
-        return keys, first
-
     def remove(self, chunk: EntryChunk, start: int, end: int) -> None:
-        """Remove entries of a chunk."""
-        for index in range(start, end) if self._strays else ():
-            self._strays.pop(chunk.ids[index], None)
+        """Remove an entry of a chunk, or several whose ids rise by one."""
+        if self._strays.pages:
+            first = chunk.ids[start]
+            self._strays.remove(range(first, first + end - start))
         self.count -= end - start
         chunk.remove(start, end)
         if chunk.is_wasteful:
@@ -410,20 +408,19 @@ class PackedEntries:
     def _shrink(self, chunk: EntryChunk) -> None:
         """Leave the entries that are gone out of a chunk; an empty one goes."""
         self._near = _NO_CHUNK
-        at = bisect_left(self.chunks, chunk.number, key=_number_of)
+        at = self._at(chunk.number)
         if not any(chunk.is_there):
             del self.chunks[at], self._firsts[at]
             return
-        self.chunks[at] = smaller = chunk.without_gaps()
-        if self._strays:
-            for index, message_id in enumerate(smaller.ids.values()):
-                if message_id in self._strays:
-                    self._strays[message_id] = smaller.number << _CHUNK_BITS | index
+        self.chunks[at] = chunk.without_gaps()
+
+    def _at(self, number: int) -> int:
+        return bisect_left(self.chunks, number, key=_number_of)
 
 
 def _number_of(chunk: EntryChunk) -> int:
     return chunk.number
 
 
-_NO_CHUNK = EntryChunk(-1, (-1,), (-1,), Columns((0,), (0,), (0,), (NEVER,), (0,)))
+_NO_CHUNK = EntryChunk(-1, (-1,), Columns((0,), (0,), (0,), (NEVER,), (0,)))
 _NO_CHUNK.run = range(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import lt
@@ -56,11 +56,11 @@ class Column:
         """The sum of all integers."""
         return self.base * self._count + sum(self.offsets or ())
 
-    def values(self) -> Iterable[int]:
+    def values(self) -> Sequence[int]:
         """Return all integers of the column."""
         return self.run if type(self.offsets) is range else self.part(0, self._count)
 
-    def part(self, start: int, end: int) -> Iterable[int]:
+    def part(self, start: int, end: int) -> Sequence[int]:
         """Return the integers from one index to before another."""
         base, offsets = self.base, self.offsets
         if offsets is None:
@@ -150,14 +150,12 @@ def pack(values: Integers) -> Column:
     return Column(*_packed(values, min(values), max(values)))
 
 
-def pack_keys(values: Sequence[int] | Keys) -> Keys:
+def pack_keys(values: Integers) -> Keys:
     """Pack one value or more as keys; none is below the one before."""
     return values if isinstance(values, Keys) else Keys(*_packed(values, values[0], values[-1]))
 
 
-def _packed(
-    values: Sequence[int], least: int, largest: int
-) -> tuple[int, Sequence[int] | None, int]:
+def _packed(values: Integers, least: int, largest: int) -> tuple[int, Sequence[int] | None, int]:
     span, count = largest - least, len(values)
     if not span:
         return least, None, count
@@ -169,3 +167,69 @@ def _packed(
         if span <= limit:
             return least, array(code, [value - least for value in values]), count
     return 0, [*values], count
+
+
+_PAGE = 4_096
+_PLACE_BITS, _END_BITS = 40, 52
+_PLACES, _FIRSTS = (1 << 40) - 1, (1 << 12) - 1
+
+
+class PlacedRanges:
+    """Ranges of integers that do not overlap, each with the number of a place.
+
+    However many they are, to add or remove one is a bisection and moves 32 KiB at most: nothing
+    grows that is ever copied as a whole. A range of a page is 8 bytes: its last integer there, its
+    first (12 bits each) and its place (40 bits), so a page is in order.
+
+    Attributes:
+        pages: The ranges by the higher bits of their integers, cut where a page ends.
+    """
+
+    __slots__ = ("pages",)
+
+    def __init__(self) -> None:
+        self.pages: dict[int, array[int]] = {}
+
+    def get(self, value: int) -> int | None:
+        """The place of an integer; None if no range has it."""
+        number, low = divmod(value, _PAGE)
+        page = self.pages.get(number, ())
+        at = bisect_left(page, low << _END_BITS)
+        return page[at] & _PLACES if at < len(page) and _first(page[at]) <= low else None
+
+    def add(self, values: range, place: int) -> None:
+        """Add a range that rises by one, of which no integer is in another."""
+        for number, first, end in _paged(values):
+            page = self.pages.get(number) or self.pages.setdefault(number, array("Q"))
+            insort(page, end - 1 << _END_BITS | first << _PLACE_BITS | place)
+
+    def remove(self, values: range) -> None:
+        """Remove the integers of a range that rises by one, as far as they are in any."""
+        for number, first, end in _paged(values):
+            page = self.pages.get(number)
+            if page is None:
+                continue
+            start = bisect_left(page, first << _END_BITS)
+            stop = bisect_left(page, end << _END_BITS, start)
+            kept = array("Q")
+            if start < len(page) and _first(page[start]) < first:
+                kept.append(first - 1 << _END_BITS | page[start] & (1 << _END_BITS) - 1)
+            if stop < len(page) and _first(page[stop]) < end:
+                page[stop] += end - _first(page[stop]) << _PLACE_BITS
+            page[start:stop] = kept
+            if not page:
+                del self.pages[number]
+
+
+def _first(of: int) -> int:
+    return of >> _PLACE_BITS & _FIRSTS
+
+
+def _paged(values: range) -> Iterable[tuple[int, int, int]]:
+    """Cut a range by pages: their numbers, and from which to before which of their integers."""
+    number, first = divmod(values.start, _PAGE)
+    end = first + len(values)
+    if end <= _PAGE:
+        return ((number, first, end),)
+    ends = range(end, 0, -_PAGE)
+    return ((number + at, 0 if at else first, min(_PAGE, left)) for at, left in enumerate(ends))

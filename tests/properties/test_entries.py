@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from sparkstore.core import entries as module
-from sparkstore.core import entry_chunk
+from sparkstore.core import entry_chunk, packed_integers
 from sparkstore.core.annotations import NONE, delivery_time_of, plain_time
 from sparkstore.core.entries import NEVER, Columns, Entries, Entry, stretches
 from sparkstore.core.message_counts import MessageCounts
-from sparkstore.core.packed_integers import cut, is_rising, pack, pack_keys
+from sparkstore.core.packed_integers import PlacedRanges, cut, is_rising, pack, pack_keys
 from sparkstore.core.records import each_header
 from sparkstore.operations.entry_runs import runs_of
 from sparkstore.tables.arrow_values import as_integers
@@ -204,7 +204,8 @@ class EntriesMachine(RuleBasedStateMachine):
 def test_entries_are_a_dictionary_in_queue_order_whatever_is_done_to_them() -> None:
     with (
         patch.multiple(module, _YOUNG=16, LEAST_CHUNK=3, CHUNK=4),
-        patch.multiple(entry_chunk, CHUNK=4, _CHUNK_BITS=2),
+        patch.multiple(entry_chunk, CHUNK=4),
+        patch.multiple(packed_integers, _PAGE=32),
     ):
         run(EntriesMachine, settings=settings(stateful_step_count=40))
 
@@ -226,6 +227,26 @@ def test_the_newest_message_that_came_back_is_found_when_those_around_it_are_gon
     assert [*entries] == [newest]
     entries.remove((newest,))
     assert not entries
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-9, 300), st.integers(1, 99)), max_size=40))
+def test_ranges_that_are_placed_are_a_dictionary_of_places(
+    calls: list[tuple[bool, int, int]],
+) -> None:
+    ranges, model = PlacedRanges(), dict[int, int]()
+    with patch.multiple(packed_integers, _PAGE=32):
+        for place, (is_added, first, count) in enumerate(calls, (1 << 40) - 100):
+            values = range(first, first + count)
+            if is_added and model.keys().isdisjoint(values):
+                ranges.add(values, place)
+                model |= dict.fromkeys(values, place)
+            else:
+                ranges.remove(values)
+                model = {value: model[value] for value in model if value not in values}
+            assert [ranges.get(value) for value in range(-40, 440)] == [
+                model.get(value) for value in range(-40, 440)
+            ]
+        assert bool(ranges.pages) == bool(model)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(250, 262)), max_size=60), st.integers(1, 300))
