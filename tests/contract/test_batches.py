@@ -293,6 +293,18 @@ def test_messages_that_are_on_no_queue_yet_are_no_stored_ones(q: BrokerStore) ->
     run = StoredRun([message.message_id for message in made], [made[0].header])
     assert outcomes(q.enqueue_each, run, "q")[1] == ["InvalidRequest"] * 3
     assert [*q.recover().entries["q"]] == []
+    for message in made:  # nobody has forgotten what they bring
+        done(q.enqueue, message, "q")
+        assert q.load(message.message_id).body == b"body"
+
+
+def test_a_run_that_was_refused_may_bring_its_content_again(q: BrokerStore) -> None:
+    for run in q.messages((HEADER,), [b"one", b"two", b"three"]):
+        with pytest.raises(StoreError):
+            done(q.call, EnqueueCall(run, "unknown"))
+        for message in run.singles():
+            done(q.call, EnqueueCall(message, "q"))
+    assert [q.load(i).body for i in q.recover().entries["q"]] == [b"one", b"two", b"three"]
 
 
 def test_a_run_in_memory_is_moved_with_its_content(q: BrokerStore) -> None:

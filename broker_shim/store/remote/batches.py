@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import compress, groupby
 from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete, OnEachComplete, refusal_of
@@ -182,31 +182,57 @@ class RemoteBatches:
     ) -> Iterator[EachFrame]:
         """The frames of new messages, but for those that are refused here.
 
-        If something is wrong with one of them, or it is large, each is looked at by itself.
+        If something is wrong with one of them, each is looked at by itself.
         """
-        headers, queue, is_single = messages.headers, messages.queue, len(messages.bodies) == 1
-        bodies: Sequence[bytes | None] = messages.bodies
+        headers, bodies, queue = messages
         try:
-            check_contents(headers, messages.bodies)
+            check_contents(headers, bodies)
             check_queue(queue)
-            headers = with_lengths(headers, messages.bodies, self._messages.max_message_bytes)
-            go_together = max(map(len, messages.bodies)) <= MOST_BYTES
-            if is_single:
-                bodies = [self._messages.given(message_ids[0], headers[0], messages.bodies[0])]
+            headers = with_lengths(headers, bodies, self._messages.max_message_bytes)
         except InvalidRequest as refusal:
-            go_together = False
-            if is_single:
+            if len(bodies) == 1:
                 outcomes[start] = refusal
                 return
-        if not (is_single or go_together):
             for index, single in enumerate(messages.singles()):
                 ids = message_ids[index : index + 1]
                 yield from self._frames(single, ids, start + index, outcomes)
             return
         frame = EachFrame(Record(Kind.ENQUEUED, 0, queue), start, message_ids, headers, bodies)
-        header_bytes = [header.header_bytes for header in each_header(headers, len(bodies))]
-        sizes = [len(body or b"") for body in bodies]
-        yield from _cut(frame, [*map(int.__add__, sizes, header_bytes)])
+        yield from self._content_frames(frame, bodies, outcomes)
+
+    def _content_frames(
+        self, whole: EachFrame, bodies: Sequence[bytes], outcomes: list[StoreError | None]
+    ) -> Iterator[EachFrame]:
+        """Cut a frame of messages with their contents; a large message is in one of its own.
+
+        Content that is too large for a frame goes before it, in pieces. What is not durable has
+        none, and is refused here.
+        """
+        if max(map(len, bodies)) <= MOST_BYTES:
+            headers = each_header(whole.headers, len(bodies))
+            lengths = [len(header.header or b"") for header in headers]
+            yield from _cut(whole, [*map(int.__add__, map(len, bodies), lengths)])
+            return
+        for index, body in enumerate(bodies):
+            frame = whole.part(index, index + 1)
+            try:
+                given = self._messages.given(frame.message_ids[0], frame.headers[0], body)
+            except InvalidRequest as refusal:
+                outcomes[frame.start] = refusal
+            else:
+                yield frame._replace(bodies=[given])
+
+    def _stored_frames(
+        self, record: Record, stored: StoredRun, outcomes: list[StoreError | None]
+    ) -> Iterator[EachFrame]:
+        """The frames that enqueue messages that have their ids: new ones with all they bring."""
+        ids, headers, bodies = stored
+        if bodies:
+            frame = EachFrame(record, 0, ids, headers, bodies)
+            yield from self._content_frames(frame, bodies, outcomes)
+        else:
+            known, none = [header.known() for header in headers], [None] * len(ids)
+            yield from _cut(EachFrame(record, 0, ids, known, none), [0] * len(ids))
 
     def ask_run(self, call: EntryCall | EnqueueCall, on_complete: OnComplete) -> None:
         """Ask the same of many messages of one queue."""
@@ -220,7 +246,7 @@ class RemoteBatches:
             outcomes = [refusal] * len(message_ids)
         else:
             if stored is not None:
-                frames += _stored_frames(record, stored)
+                frames += self._stored_frames(record, stored, outcomes)
             for are_ids, ids in _ids_in(message_ids) if stored is None else ():
                 end = start + len(ids)
                 if are_ids:
@@ -230,8 +256,9 @@ class RemoteBatches:
                 start = end
 
         def complete(results: Sequence[StoreError | None]) -> None:
-            if stored is not None:
-                self._messages.note_told(message_ids)
+            if stored is not None and stored.bodies:  # who was refused may bring them again
+                done = (error is None for error in results)
+                self._messages.note_told(compress(message_ids, done))
             on_complete(refusal_of(results))
 
         with self._connection.guard:
@@ -273,16 +300,6 @@ class RemoteBatches:
         if is_unwritable:  # only one of them is, perhaps: its request is refused by itself
             alone = [frame.part(index, index + 1) for index in range(count)]
             self._ask_each(alone, outcomes, on_complete)
-
-
-def _stored_frames(record: Record, stored: StoredRun) -> Iterator[EachFrame]:
-    """The frames that enqueue messages that have their ids: new ones with all they bring."""
-    ids, headers, bodies = stored
-    if not bodies:
-        headers = [header.known() for header in headers]
-    contents: Sequence[bytes | None] = bodies or [None] * len(ids)
-    whole = EachFrame(record, 0, ids, headers, contents)
-    yield from _cut(whole, [len(body or b"") for body in contents])
 
 
 def _cut(frame: EachFrame, sizes: Sequence[int]) -> Iterator[EachFrame]:

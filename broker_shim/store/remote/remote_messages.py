@@ -168,7 +168,7 @@ class RemoteMessages:
                 self._connection.requests.forget(message_id)
 
     def note_told(self, message_ids: Iterable[int]) -> None:
-        """Forget the content of messages that are on a queue, or were refused."""
+        """Forget the content of messages that are on a queue, or that nobody brings again."""
         if not self._fresh:  # as mostly
             return
         with_content = [i for i in message_ids if self._fresh.pop(i, None)]
