@@ -39,6 +39,8 @@ _READ_BYTES = 1 << 18
 _ROOM_WAIT_S = 5.0
 _ROOM_RETRY_S = 0.02
 _LINGER_S = 1.0
+_FIRST_OF_BROKERS = 5
+"""The version of GRANTED, in which messages are handed out: who speaks 4 does not know it."""
 
 
 class MemberConnection:
@@ -78,6 +80,7 @@ class MemberConnection:
         self.name = f"a peer ({self._remote})"
         self._audit = audit
         self._said: str | None = None
+        self._version = wire.VERSION
         self._store, self._members, self._token = store, members, token
         self._opened = opened
         self._outbox = Outbox(peer)
@@ -171,6 +174,7 @@ class MemberConnection:
 
     def _greet(self, hello: Hello) -> None:
         self.name, self._said = f"member {hello.member!r}", hello.member
+        self._version = hello.version
         self._check_seen(hello)
         if hello.exclusive and self._dispatcher is not None:
             self._dispatcher.check_exclusive(self)
@@ -279,6 +283,11 @@ class MemberConnection:
 
     def _dispatch(self, kind: int, body: wire.Body) -> None:
         check_frame(kind, body)
+        if kind in {wire.SUBSCRIBE, wire.WATCH} and self._version < _FIRST_OF_BROKERS:
+            message = (
+                f"a broker that is a member speaks version {_FIRST_OF_BROKERS} at least of the"
+            )
+            raise InvalidRequest(f"{message} store protocol, not {self._version}: update it")
         if self._dispatcher is None:
             raise InvalidRequest("this service hands no messages out: ask `acquire` for them")
         self._dispatcher.take(self, kind, body)

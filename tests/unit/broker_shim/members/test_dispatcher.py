@@ -85,12 +85,25 @@ def test_what_was_on_its_way_to_a_member_that_does_not_know_of_it_waits_again(
         assert sorted(row["message"] for row in found) == [*known, 3]
 
 
-@pytest.mark.parametrize("version", [4, 5])
-def test_a_member_is_granted_runs_and_what_it_accepts_is_counted(
-    service: ServicedRoot, version: int
+@pytest.mark.parametrize(
+    ("kind", "body"), [(wire.WATCH, ("", 0, ())), (wire.SUBSCRIBE, (1, "q", "one", None, 2, ()))]
+)
+def test_a_member_of_version_4_is_no_broker(
+    service: ServicedRoot, kind: int, body: tuple[Any, ...]
 ) -> None:
+    """It would be told GRANTED, which it does not know."""
     with RawMember(service.path, "m", "before") as member:
-        assert member.hello(version=version).version == version
+        assert member.hello(version=4).version == 4
+        member.say(kind, *body)
+        frame = member.hears()
+    assert frame is not None
+    assert frame[0] == wire.GOODBYE
+    assert "not 4: update it" in str(frame[1])
+
+
+def test_a_member_is_granted_runs_and_what_it_accepts_is_counted(service: ServicedRoot) -> None:
+    with RawMember(service.path, "m", "before") as member:
+        member.hello()
         member.say(wire.WATCH, "", 0, ())
         member.say(wire.SUBSCRIBE, 1, "q", "one", None, 2, ())
         runs: list[GrantedRun] = []
@@ -103,10 +116,7 @@ def test_a_member_is_granted_runs_and_what_it_accepts_is_counted(
         ]
         assert [row[2][3:6] for row in runs[0].rows()] == [(None, 1, 0)] * 2
         record = Record(Kind.DEQUEUED, 0, "q", holder="one")
-        if version == 4:
-            member.say(wire.BATCH, 1, record, (1, 2), None)
-        else:
-            member.say(wire.RUN, 1, record, 1, 2, None, None)
+        member.say(wire.RUN, 1, record, 1, 2, None, None)
         queue = service.dispatcher.start().queues["q"]
         until(lambda: queue.departures == 2)
         assert queue.departed == {"accepted": 2}
