@@ -5,8 +5,9 @@
     message   MessagePack array of 20: the fields of `MessageHeader` in order; properties are an
               array of [key, value]
     run       in the log alone: array of record (the first, without message and body), number of
-              records, messages (of all, or the one that they share), bodies; what begins with an
-              array and not with a number is a run, and is read as its records
+              records, messages (of all, or the one that they share), bodies (nil: its pieces are
+              in the log already); what begins with an array and not with a number is a run,
+              and is read as its records
 
 Decision: MessagePack by its C library, not `struct`. A record has some 30
 optional fields. The same layout by `struct` and Python cost 5.8 µs to pack and 14 µs to unpack on
