@@ -154,8 +154,9 @@ def _marked(root: Root) -> list[LogRow]:
 
 
 def _rows(root: Root, where: ds.Expression) -> list[LogRow]:
-    table = recorded_rows(root, _COLUMNS, where).sort_by("position").drop_columns(["epoch"])
+    table = recorded_rows(root, _COLUMNS, where).sort_by("position")
     for name in ("at", "expires_at"):  # as integers, µs: quicker than Python's own times
         column = table[name].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         table = table.set_column(table.column_names.index(name), name, column)
-    return [LogRow(**row) for row in table.to_pylist()]
+    columns = (table[name].to_pylist() for name in LogRow._fields)
+    return [*map(LogRow._make, zip(*columns, strict=True))]
