@@ -13,7 +13,7 @@ from broker_shim.store.interface import Queue
 from sparkstore.operations.bulk import Answer, MessageDraft
 from sparkstore.operations.placement import Placement, PlacementRequest
 from tests.support.amqp.bench import Bench, received
-from tests.support.stores.stores import RecordedMessageStore
+from tests.support.stores.stores import RecordedMessageStore, done
 
 
 @pytest.fixture
@@ -83,6 +83,24 @@ def test_what_a_consumer_holds_is_left_to_it_with_what_was_to_replace_it(bench: 
         delivery.settle()
     bench.exchange()
     assert len(bench.broker.queues["q"]) == 0
+
+
+def test_what_a_member_has_acquired_is_left_to_it_while_what_is_beside_it_is_placed(
+    bench: Bench, store: RecordedMessageStore
+) -> None:
+    """The broker has not heard of it yet: to its own dispatch all of the run waits."""
+    bench.publish(5, 1)
+    done(store.acquire, 3, "q", "member/1")
+    answer = place(bench, Placement(1, "q", "other", messages=5))
+    assert answer == (None, Answer(done=4, left=1))
+    assert [*bench.calls.entries("other")] == [1, 2, 4, 5]
+    [(left, entry)] = bench.calls.entries("q").items()
+    assert (left, entry.acquired_by) == (3, "member/1")
+    assert [len(bench.broker.queues[name]) for name in ("q", "other")] == [1, 4]
+    done(store.release, 3, "q", "member/1", delivery_failed=False)
+    link = bench.receiver(credit=10)
+    bench.exchange()
+    assert len(received(link)) == 1
 
 
 def test_what_the_store_refuses_is_back_in_its_old_place(

@@ -14,6 +14,8 @@ from broker_shim.amqp_0_10.commands import (
     TxSelect,
 )
 from broker_shim.amqp_0_10.controls import SessionDetached
+from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.listener_0_10.transaction import OpenTransactions
 from tests.support.amqp.amqp_0_10 import Bench010
 from tests.support.amqp.timers import Clock
@@ -85,3 +87,28 @@ def test_its_time_begins_with_its_first_operation_and_ends_with_it(
     bench.run()
     assert other.of(ExecutionException)
     assert client.sync()
+
+
+def test_an_accept_that_is_too_much_for_it_ends_the_session_and_its_messages_come_back() -> None:
+    """All of the accept, and what the transaction had accepted before: none of it is done."""
+    bench = Bench010(settings=BrokerSettings(max_transaction_operations=3))
+    client = bench.opened()
+    for number in range(5):
+        client.send("q", b"%d" % number)
+    client.do(TxSelect())
+    client.subscribe("q")
+    first = client.numbers[0]
+    client.do(MessageAccept(((first, first),)))
+    client.do(MessageAccept(((first + 1, first + 2),)))
+    assert client.of(ExecutionException) == []
+    client.do(MessageAccept(((first + 3, first + 4),)))
+    [exception] = client.of(ExecutionException)
+    assert exception.error_code == ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED
+    assert "a transaction of 5 operations and 0 bytes: commit earlier" in exception.description
+    assert client.of(SessionDetached)
+    queue = bench.broker.queues["q"]
+    assert (len(queue), queue.held_count) == (5, 0)
+    other = bench.opened()
+    other.subscribe("q")
+    assert other.bodies == [b"0", b"1", b"2", b"3", b"4"]
+    bench.close()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,23 @@ from deltalake import DeltaTable
 
 from broker_shim.completion import Completion
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, NewMessageRun, Queue
+from broker_shim.store.interface import (
+    MessageHeader,
+    NewMessageRun,
+    Queue,
+    StoredMessage,
+    StoredRun,
+)
 from sparkstore.core import codec
 from sparkstore.log.wal_format import WalFileReader
+from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import open_root
 from tests.support.roots.logs import BY_HAND, image_of
 from tests.support.stores.stores import done
 
 COUNT = 40
+MOVED = {"outcome": "moved"}
+ADDED = {"x-opt-why": ("string", "moved")}
 
 
 def _each(call: Any, *args: Any) -> Any:
@@ -31,19 +41,25 @@ def _each(call: Any, *args: Any) -> Any:
 
 
 def _together(store: DeltaMessageStore) -> list[int]:
-    """Enqueue, acquire and dequeue messages that follow each other, some of each."""
+    """Enqueue, acquire, dequeue and move messages that follow each other, some of each."""
     done(store.create, Queue("q"))
+    done(store.create, Queue("other"))
     headers = [MessageHeader(subject=f"{n % 3}") for n in range(COUNT)]
     new = NewMessageRun(headers, [b"%d" % n for n in range(COUNT)], "q")
     ids = [*_each(store.enqueue_new, new)]
     _each(store.acquire_each, ids[5:35], "q", "me")
     _each(store.dequeue_each, ids[10:30], "q", "me")
+    within, stored = store.begin(), StoredRun(ids[35:39], [store.load(1).header])
+    _each(partial(store.dequeue_each, outcome=MOVED, transaction=within), ids[35:39], "q", None)
+    _each(partial(store.enqueue_each, transaction=within, annotations=ADDED), stored, "other")
+    done(store.commit, within)
     return ids
 
 
 def _one_by_one(store: DeltaMessageStore) -> list[int]:
     """Do what `_together` does by single calls, as each record of earlier releases was made."""
     done(store.create, Queue("q"))
+    done(store.create, Queue("other"))
     messages = [store.message(MessageHeader(subject=f"{n % 3}"), b"%d" % n) for n in range(COUNT)]
     ids = [message.message_id for message in messages]
     for message in messages:
@@ -52,6 +68,12 @@ def _one_by_one(store: DeltaMessageStore) -> list[int]:
         done(store.acquire, message_id, "q", "me")
     for message_id in ids[10:30]:
         done(store.dequeue, message_id, "q", "me")
+    within, stored = store.begin(), store.load(ids[0]).header
+    for message_id in ids[35:39]:
+        done(store.dequeue, message_id, "q", None, transaction=within, outcome=MOVED)
+        moved = StoredMessage(message_id, stored, b"")
+        done(store.enqueue, moved, "other", transaction=within, annotations=ADDED)
+    done(store.commit, within)
     return ids
 
 
@@ -64,10 +86,15 @@ def _has_runs(root: Path) -> bool:
     return any(with_runs)
 
 
-def _rows(root: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+def _rows(root: Path) -> list[dict[str, Any]]:
+    """All rows, those of a message together; within a transaction places may differ."""
     table = DeltaTable(str(root / "journal")).to_pyarrow_table()
-    rows: list[dict[str, Any]] = table.select(names).sort_by("position").to_pylist()
-    return rows
+    assert sorted(table["position"].to_pylist()) == [*range(1, 1 + len(table))]
+    rows: list[dict[str, Any]] = table.sort_by("position").to_pylist()
+    for row in rows:
+        row["position"] = None if row["transaction"] else row["position"]
+    of_store = (row for row in rows if row["kind"] != "opened")  # which says when, and who
+    return sorted(of_store, key=lambda row: row["message_id"] or 0)
 
 
 @pytest.fixture(scope="module")
@@ -88,16 +115,21 @@ def test_messages_that_travel_together_are_runs_in_the_log(killed: dict[str, Pat
 
 
 def test_a_start_replays_runs_as_it_replays_records(killed: dict[str, Path]) -> None:
-    entries, rows = {}, {}
+    entries, moved, rows = {}, {}, {}
     for name, image in killed.items():
         with closing(DeltaMessageStore(image, BY_HAND, lambda: 5)) as store:
-            entries[name] = [*store.recover().entries["q"].items()]
-            assert store.load(7).body == b"6"
-        names = ("kind", "position", "queue", "message_id", "holder", "subject", "body")
-        rows[name] = _rows(image, names)
-    assert [message_id for message_id, _ in entries["runs"]] == [*range(1, 11), *range(31, 41)]
+            state = store.recover().entries
+            entries[name] = [*state["q"].items()]
+            others = state["other"].items()
+            moved[name] = [(number, replace(entry, position=0)) for number, entry in others]
+            assert (store.load(7).body, store.load(38).body) == (b"6", b"37")
+        rows[name] = _rows(image)
+        assert recover(open_root(image)).state.queues["other"].entries.keys() == {36, 37, 38, 39}
+    assert [message_id for message_id, _ in entries["runs"]] == [*range(1, 11), *range(31, 36), 40]
     assert [entry.acquired_by for _, entry in entries["runs"]] == (
-        [None] * 5 + ["me"] * 10 + [None] * 5
+        [None] * 5 + ["me"] * 10 + [None]
     )
     assert entries["runs"] == entries["records"]
+    assert moved["runs"] == moved["records"]
+    assert [message_id for message_id, _ in moved["runs"]] == [*range(36, 40)]
     assert rows["runs"] == rows["records"]
