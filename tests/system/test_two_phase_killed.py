@@ -1,4 +1,4 @@
-"""A process killed between prepare and the decision: the next one has the branch in doubt."""
+"""A process killed around prepare and decision: the next one has the branch in doubt, or not."""
 
 from __future__ import annotations
 
@@ -8,51 +8,69 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.store.branch_store import Xid
 from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.tables.root import open_root
+from tests.support.roots.logs import unsynced_files, zero
 from tests.support.stores.stores import done
+from tests.support.system.killed_branch import COUNT, XID
 
 pytestmark = pytest.mark.system
 
-XID = Xid(1, b"global", b"branch")
-PROGRAM = """
-import os, signal, sys
-from broker_shim.store.branch_store import Xid
-from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, Queue
-from tests.support.stores.stores import done
-
-store = DeltaMessageStore(sys.argv[1])
-done(store.create, Queue("q"))
-old = store.message(MessageHeader(), b"old")
-done(store.enqueue, old, "q")
-transaction = store.begin()
-done(store.enqueue, store.message(MessageHeader(), b"new"), "q", transaction=transaction)
-done(store.dequeue, old.message_id, "q", "c", transaction=transaction)
-done(store.prepare, transaction, Xid(1, b"global", b"branch"))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
+OLD = [*range(1, COUNT + 1)]
+Content = tuple[list[int], list[int], set[bytes]]
+BEFORE: Content = OLD, [], {b"old"}
+AFTER: Content = (
+    [*range(COUNT + 1, 2 * COUNT + 1)],
+    OLD[: COUNT // 2],
+    {b"old", *(b"%d" % number for number in range(COUNT))},
+)
 
 
-@pytest.mark.parametrize(("committed", "left"), [(True, b"new"), (False, b"old")])
-def test_a_branch_whose_process_was_killed_is_decided_by_the_next(
-    tmp_path: Path, committed: bool, left: bytes
+def what_is_there(store: DeltaMessageStore) -> Content:
+    """Ids on both queues, whose messages nobody holds, and their contents."""
+    entries = store.recover().entries
+    q, other = entries["q"], entries["other"]
+    assert {entry.acquired_by for entry in [*q.values(), *other.values()]} == {None}
+    return [*q], [*other], {store.load(message_id).body for message_id in [*q, *other]}
+
+
+@pytest.mark.parametrize(
+    ("step", "committed"),
+    [
+        ("half prepared", True),
+        ("prepared", True),
+        ("prepared", False),
+        ("half committed", True),
+        ("committed", True),
+        ("half undone", False),
+        ("undone", True),
+    ],
+)
+def test_a_branch_of_runs_whose_process_was_killed_is_decided_or_never_was(
+    tmp_path: Path, step: str, committed: bool
 ) -> None:
+    """Half a group is none; the power is cut, too, where a branch that is left is committed."""
     root = tmp_path / "root"
-    program = subprocess.run([sys.executable, "-c", PROGRAM, str(root)], check=False, timeout=60)
-    assert program.returncode == -9
+    command = [sys.executable, "-m", "tests.support.system.killed_branch", str(root), step]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -9
+    for path in unsynced_files(open_root(root)) if committed else ():
+        zero(path)
+    left = AFTER if step == "committed" else BEFORE
     store = DeltaMessageStore(root)
     try:
-        assert [branch.xid for branch in store.prepared()] == [XID]
-        assert [entry.acquired_by for entry in store.recover().entries["q"].values()] == [
-            "xid:1:676c6f62616c:6272616e6368"
-        ]
-        done(store.commit_prepared if committed else store.rollback_prepared, XID)
+        if step in {"prepared", "half committed", "half undone"}:
+            assert [branch.xid for branch in store.prepared()] == [XID]
+            holders = {entry.acquired_by for entry in store.recover().entries["q"].values()}
+            assert holders == {"xid:1:676c6f62616c:6272616e6368"}
+            done(store.commit_prepared if committed else store.rollback_prepared, XID)
+            left = AFTER if committed else BEFORE
+        assert store.prepared() == []
+        assert what_is_there(store) == left
     finally:
         store.close()
     store = DeltaMessageStore(root)
     try:
         assert store.prepared() == []
-        assert [store.load(each).body for each in store.recover().entries["q"]] == [left]
+        assert what_is_there(store) == left
     finally:
         store.close()

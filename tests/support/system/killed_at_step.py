@@ -27,8 +27,8 @@ class Step(NamedTuple):
 
     call: str
     place: str
-    is_move: bool = False
-    """The call is one of a transaction that moves the whole queue: there is one."""
+    way: str = "accept"
+    """What its messages leave their queue by; `move` and `reject` do in a transaction."""
 
 
 STEPS = {
@@ -48,9 +48,11 @@ STEPS = {
     "half of what is dequeued is told": Step("dequeue", "half the output"),
     "a dequeued run is about to be committed": Step("dequeue", "before the commit"),
     "a dequeued run is committed and not marked": Step("dequeue", "after the commit"),
-    "half of the moved run is in the log": Step("dequeue", "half a group", is_move=True),
-    "a run is moved and not told": Step("dequeue", "a group", is_move=True),
-    "a moved run is committed and not marked": Step("dequeue", "after the commit", is_move=True),
+    "half of the moved run is in the log": Step("dequeue", "half a group", way="move"),
+    "a run is moved and not told": Step("dequeue", "a group", way="move"),
+    "a moved run is committed and not marked": Step("dequeue", "after the commit", way="move"),
+    "half of the rejected run is in the log": Step("dequeue", "half a group", way="reject"),
+    "a run is rejected and not told": Step("dequeue", "a group", way="reject"),
 }
 
 
@@ -63,7 +65,7 @@ class Deadly:
 
     def arm(self) -> None:
         """Put itself in the way of what the broker does from now on."""
-        call, place, _is_move = self._step
+        call, place, _way = self._step
         _before(LocalMessageStore, call if call == "enqueue_new" else "call", self._called)
         if place == "half a group":
             written = os.pwritev

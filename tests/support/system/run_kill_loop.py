@@ -1,12 +1,14 @@
 """Kill a broker at each step of a run, again and again, and hold what it has then against a ledger.
 
 One growing root. Each round has a queue of its own: a client sends runs to it, takes and accepts
-them, or has them moved, and writes down what it was told, until the broker dies (`killed_at_step`).
-The next broker on that root is asked what is on the queue, and on the one that it was moved to.
+or rejects them, or has them moved, and writes down what it was told, until the broker dies
+(`killed_at_step`). The next broker on that root is asked what is on the queue, and on the one that
+they are moved to, or are dead letters of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +22,7 @@ from broker_shim.amqp_1_0.composites import (
     Detach,
     Disposition,
     Flow,
+    Rejected,
     Source,
     Target,
     Transfer,
@@ -57,28 +60,33 @@ class Ledger:
         received: Their receiver got them whole.
         decided: It said that it accepts them.
         confirmed: It was told that they are accepted.
+        rejected: It was told that they are rejected.
     """
 
     stored: set[int] = field(default_factory=set)
     received: set[int] = field(default_factory=set)
     decided: set[int] = field(default_factory=set)
     confirmed: set[int] = field(default_factory=set)
+    rejected: set[int] = field(default_factory=set)
 
-    def check(self, left: list[tuple[int, bool]]) -> None:
+    def check(
+        self, left: list[tuple[int, bool]], elsewhere: Sequence[tuple[int, bool]] = ()
+    ) -> None:
         """See that what is on the queue is what may be there, in its order.
 
         Args:
             left: Their numbers, and whether each says that it was delivered before.
+            elsewhere: The same of those that were moved, or are dead letters.
 
         Raises:
             AssertionError: A message is lost, doubled or undone, or hides its redelivery.
         """
-        numbers = [number for number, _is_again in left]
+        numbers = [number for number, _is_again in (*elsewhere, *left)]
         assert numbers == sorted({*numbers}), "doubled, or out of order"
         assert {*numbers} <= {*range(COUNT)}
         lost = self.stored - self.decided - {*numbers}
         assert not lost, f"lost: {sorted(lost)[:9]}"
-        undone = self.confirmed & {*numbers}
+        undone = self.confirmed & {*numbers} | self.rejected & {number for number, _ in left}
         assert not undone, f"undone: {sorted(undone)[:9]}"
         silent = [number for number, is_again in left if number in self.received and not is_again]
         assert not silent, f"not said to be redelivered: {silent[:9]}"
@@ -98,27 +106,31 @@ class RunKillLoop:
         self._settings = folder / "sparkstore.toml"
         self._settings.write_text(_SETTINGS)
         self.kills = self.redelivered = self.left = 0
-        self._unchecked: tuple[list[str], Ledger] | None = None
+        self._unchecked: tuple[str, str | None, Ledger] | None = None
 
     def round(self, step: str, *, nth: int = 1, power_cut: bool = False) -> None:
         """Start a broker that dies at a step, check the queue before, and work until it does."""
         self.kills += 1
         queue, ledger = f"queue-{self.kills}", Ledger()
         words = (str(self.root), "--listen", "127.0.0.1:0", "--config", str(self._settings))
-        is_move = STEPS[step].is_move
-        broker = KilledBroker(step, queue, str(1 if is_move else nth), *words)
+        way = STEPS[step].way
+        broker = KilledBroker(step, queue, str(nth if way == "accept" else 1), *words)
         self._check(broker)
-        queues = [f"{queue}-moved", queue] if is_move else [queue]
+        elsewhere = None if way == "accept" else f"{queue}-elsewhere"
+        if elsewhere is not None:
+            order(self.root, Order(AdminAction.CREATE_QUEUE, elsewhere))
+            dead = {"dead_letter_queue": elsewhere} if way == "reject" else {}
+            order(self.root, Order(AdminAction.CREATE_QUEUE, queue, arguments=dead))
         send(broker, queue, ledger)
-        if is_move:
-            move(self.root, *queues)
+        if way == "move":
+            move(self.root, queue, f"{queue}-elsewhere")
         else:
-            take(broker, queue, ledger)
+            take(broker, queue, ledger, Accepted() if way == "accept" else Rejected())
         assert broker.wait() < 0, f"{step}: it did not come to that"
         if power_cut:
             for path in unsynced_files(open_root(self.root)):
                 zero(path)
-        self._unchecked = queues, ledger
+        self._unchecked = queue, elsewhere, ledger
 
     def end(self) -> None:
         """Check the last queue, and that each record is in Delta once."""
@@ -132,9 +144,9 @@ class RunKillLoop:
 
     def _check(self, broker: BrokerProcess) -> None:
         if self._unchecked is not None:
-            queues, ledger = self._unchecked
-            left = [message for queue in queues for message in drained(broker, queue)]
-            ledger.check(left)
+            queue, elsewhere, ledger = self._unchecked
+            left = drained(broker, queue)
+            ledger.check(left, () if elsewhere is None else drained(broker, elsewhere))
             self.left += len(left)
             self.redelivered += sum(is_again for _number, is_again in left)
 
@@ -150,18 +162,24 @@ def send(broker: BrokerProcess, queue: str, ledger: Ledger) -> None:
                 return
 
 
-def move(root: Path, target: str, queue: str) -> None:
+def order(root: Path, ordered: Order) -> None:
+    """Give a living broker an order."""
+    control = open_control(root)
+    control.order(ordered)
+    control.close()
+
+
+def move(root: Path, queue: str, target: str) -> None:
     """Have all of a queue moved, which the broker does not live to tell."""
     control = open_control(root)
     assert isinstance(control, BrokerControl)
-    control.order(Order(AdminAction.CREATE_QUEUE, target))
     with suppress(Unavailable):
         control.broker.ask("POST", f"queues/{queue}/move", {"to": target})
     control.close()
 
 
-def take(broker: BrokerProcess, queue: str, ledger: Ledger) -> None:
-    """Take and accept all of a queue, as far as the broker lives."""
+def take(broker: BrokerProcess, queue: str, ledger: Ledger, outcome: Accepted | Rejected) -> None:
+    """Take and settle all of a queue by an outcome, as far as the broker lives."""
     if len(ledger.stored) < COUNT:
         return
     with RawPeer(broker) as receiver:
@@ -178,19 +196,23 @@ def take(broker: BrokerProcess, queue: str, ledger: Ledger) -> None:
                 return
             if isinstance(said, Transfer):
                 ledger.received.add(_number(receiver.payload)[0])
-        ledger.decided |= ledger.received
-        receiver.say(Disposition(True, 0, COUNT - 1, settled=False, state=Accepted()))
-        _hear(receiver, ledger.confirmed, {*range(COUNT)})
+        is_accept = isinstance(outcome, Accepted)
+        ledger.decided |= ledger.received if is_accept else set()
+        receiver.say(Disposition(True, 0, COUNT - 1, settled=False, state=outcome))
+        heard = ledger.confirmed if is_accept else ledger.rejected
+        _hear(receiver, heard, {*range(COUNT)}, type(outcome))
 
 
-def _hear(peer: RawPeer, heard: set[int], wanted: set[int]) -> bool:
-    """Hear what is accepted of deliveries, until it is all of these; False if the broker ended."""
+def _hear(
+    peer: RawPeer, heard: set[int], wanted: set[int], outcome: type[object] = Accepted
+) -> bool:
+    """Hear which deliveries are settled so, until all of these are; False if the broker ended."""
     while not wanted <= heard:
         said = peer.next()
         if said is None:
             return False
         if isinstance(said, Disposition) and (said.settled or not said.role):
-            assert isinstance(said.state, Accepted)
+            assert isinstance(said.state, outcome)
             heard |= {*range(said.first, (said.first if said.last is None else said.last) + 1)}
     return True
 
