@@ -334,13 +334,10 @@ class Admission:
         overflow_queue = self._machine.state.queues.get(target or "")
         if target is None or overflow_queue is None or message_id in overflow_queue.entries:
             return None
-        self._decided.update((step.record.queue, step.record.message_id) for step in self._newest())
-        return None if (target, message_id) in self._decided else target
-
-    def _newest(self) -> list[RecordStep]:
-        """Return the steps that were added since the last call."""
         begin, self._seen = self._seen, len(self.steps)
-        return self.steps[begin:]
+        for step in self.steps[begin:]:
+            self._decided.update((step.record.queue, number) for number in step.run.message_ids)
+        return None if (target, message_id) in self._decided else target
 
     def _take_off(
         self,
