@@ -31,7 +31,8 @@ it, there is no room, as for the broker itself.
 
 A duplicate is accepted and dropped, as its sender only wants to know that it is there. It needs no
 room. It is put on the queue and taken off in one group, so a member's request is answered by a
-record of its number, and history tells of it.
+record of its number, and history tells of it. Of a prepared branch the commit decides it, so its
+content is staged as that of the others: it may be no duplicate by then.
 
 Where it is `dead_letter`, a new message that finds no room is put on the queue, on its dead-letter
 queue, and taken off the first, in the same group. So history says how it came there, and a group
@@ -155,7 +156,7 @@ class Admission:
             InvalidRequest: It was staged, and the queue does not keep it.
         """
         message_id, header, body, is_staged = message
-        machine, target, identity, value = self._machine, None, None, None
+        machine, target, identity, value, is_free = self._machine, None, None, None, is_dead
         is_kept, arguments, asks = machine.terms[queue]
         is_kept = is_kept and header.durable
         if is_staged and not is_kept and not is_logged:
@@ -170,10 +171,10 @@ class Admission:
         if asks:
             if arguments.duplicate_window_ms is not None and not is_dead:
                 identity = self._identity(message_id, header)
-                if self._is_duplicate(queue, identity, arguments):
+                if (is_free := self._is_again(queue, identity, arguments)) and not self._is_tried:
                     self._drop(message, queue, member, request, is_kept=is_kept)
                     return
-            target, value = self._find_room(queue, arguments, message_id, header, is_kept, is_dead)
+            target, value = self._find_room(queue, arguments, message_id, header, is_kept, is_free)
             header, detail = self._timed(arguments, header, detail)
         if is_logged:
             header = header.known()
@@ -245,9 +246,7 @@ class Admission:
         is_new = message_id not in self._machine.state.messages and not self._has_own_limits
         return self._machine.identity_of(header) if is_new else None
 
-    def _is_duplicate(
-        self, queue: str, identity: Hashable | None, arguments: QueueArguments
-    ) -> bool:
+    def _is_again(self, queue: str, identity: Hashable | None, arguments: QueueArguments) -> bool:
         """Tell whether a message of this id came in the queue's window, or before in this batch."""
         if identity is None:
             return False
@@ -284,7 +283,7 @@ class Admission:
         message_id: int,
         header: MessageHeader,
         is_kept: bool,  # noqa: FBT001
-        is_dead: bool,  # noqa: FBT001
+        is_free: bool,  # noqa: FBT001
     ) -> tuple[str | None, str | None]:
         """Count a message that comes to a queue with limits; make room for it where that is asked.
 
@@ -307,7 +306,7 @@ class Admission:
             oldest = self._waiting(queue, coming) if arguments.drops_head else ()
             has_room = self._take_off(*where, older, REPLACED)
             has_room = has_room or self._take_off(*where, oldest, DROPPED)
-            is_asked = not (has_room or is_dead) and message_id not in self._machine.state.messages
+            is_asked = not (has_room or is_free) and message_id not in self._machine.state.messages
             if is_asked and (target := self._overflow_queue(arguments, queue, message_id)):
                 # The commit of a branch decides it.
                 return (None if self._is_tried else target), value

@@ -275,12 +275,24 @@ def entries_of(machine: StoreStateMachine, xid: Xid) -> BranchEntries:
 
 
 def restore(machine: StoreStateMachine) -> None:
-    """Build the branches anew that were in doubt when the last run ended."""
+    """Build the branches anew that were in doubt when the last run ended.
+
+    An earlier release put a duplicate on its queue and took it off when the branch was prepared,
+    without content. Neither is there now, so it is left out: it is dropped, whatever is decided.
+    """
     for key, detail in machine.state.prepared.items():
         branch = Transaction(0, machine, is_open=False)
-        for operation, message_id, header in planned_in(detail):
+        planned = [*planned_in(detail)]
+        dropped = {
+            (operation["queue"], message_id)
+            for operation, message_id, header in planned
+            if header is None and message_id not in machine.state.queues[operation["queue"]].entries
+        }
+        for operation, message_id, header in planned:
             queue, notes = operation["queue"], operation.get("detail")
             branch.queues[queue] = machine.state.queues[queue]
+            if (queue, message_id) in dropped:
+                continue
             if header is not None:
                 message = StoredMessage(message_id, header_of(header), b"", is_staged=True)
                 added = annotations_of(notes) if notes else None
@@ -370,7 +382,7 @@ def _staged_plans(
     """
     kept = {step.record.message_id for step in decided if step.record.message and step.is_kept}
     transient: list[EnqueueCall] = []
-    for planned, step in zip(single_steps(transaction.steps), decided, strict=False):
+    for planned, step in zip(single_steps(transaction.steps), decided, strict=True):
         if isinstance(planned, Record):
             if planned.kind in DELIVERY_KINDS:
                 message = "deliveries of a link cannot wait in a prepared branch: commit them"

@@ -11,6 +11,7 @@ import pytest
 
 from broker_shim.errors import Full, InvalidRequest
 from broker_shim.serve.metric_families import log_families
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, NewMessageRun, Queue
 from broker_shim.store.json.json_store import JsonMessageStore
@@ -190,3 +191,20 @@ def test_what_a_restart_loses_is_forgotten_with_it(it: Duplicated, tmp_path: Pat
     kept.close()
     with closing(JsonMessageStore(tmp_path / "wiring.json")) as again:
         assert puts_one(again)
+
+
+def test_a_duplicate_of_a_prepared_branch_is_on_its_other_queue(it: Duplicated) -> None:
+    assert it.comes("a")
+    within, xid = it.store.begin(), Xid(1, b"g", b"b")
+    message = it.store.message(MessageHeader("x", amqp_message_id="a"), b"content")
+    for queue in ("q", "plain"):
+        done(it.store.enqueue, message, queue, transaction=within)
+    done(it.store.prepare, within, xid)
+    it.store.close()
+    it.open()
+    done(it.store.commit_prepared, xid)
+    it.store.close()
+    it.open()
+    assert not it.is_there(message.message_id)
+    assert it.is_there(message.message_id, "plain")
+    assert it.store.load(message.message_id).body == b"content"
