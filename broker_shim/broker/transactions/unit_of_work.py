@@ -72,14 +72,14 @@ class UnitOfWork:
     """One unit, from its first operation to its end. On the loop's thread only.
 
     Attributes:
-        settled: What was decided about deliveries, in its order.
-        settled_count: The number of these deliveries.
+        settled_count: The number of deliveries that were decided about.
     """
 
     def __init__(self, served: ServedQueues, last_values: LastValueQueues) -> None:
         self._served, self._last_values = served, last_values
         self._postings: list[Posting] = []
-        self.settled: list[SettledWork] = []
+        self._settled: list[SettledWork] = []
+        self._rests: dict[SettledWork, SettledWork | None] = {}  # what was cut off, by its first
         self._posted_count = self.settled_count = 0
         self._on_ready: Callable[[StoreError | None], None] | None = None
 
@@ -87,7 +87,7 @@ class UnitOfWork:
     def is_empty(self) -> bool:
         """True if there is nothing to do."""
         sends = any(posting.queues or posting.is_under_way for posting in self._postings)
-        return not sends and not self.settled
+        return not sends and not self._settled
 
     @property
     def operation_count(self) -> int:
@@ -96,9 +96,8 @@ class UnitOfWork:
 
     def post(self) -> Posting:
         """Give a message its place: it came whole, and is taken in by what this returns."""
-        self._postings.append(posting := Posting(self._served, self._last_values, self._go_on))
         self._posted_count += 1
-        return posting
+        return self._new_posting()
 
     def post_run(self, run: Publication) -> bool:
         """Take in messages that came whole, behind the others to the same queues.
@@ -109,21 +108,28 @@ class UnitOfWork:
         if not waits_only(self._served, run):
             return False
         if not (self._postings and self._postings[-1].takes(run)):
-            self.post()
-            self._posted_count -= 1
+            self._new_posting()
         self._postings[-1].join(run)
         self._posted_count += len(run.contents)
         return True
 
+    def _new_posting(self) -> Posting:
+        self._postings.append(posting := Posting(self._served, self._last_values, self._go_on))
+        return posting
+
     def settle(self, work: SettledWork) -> None:
         """Take in what the client decided about a delivery."""
-        self.settled.append(work)
+        self._settled.append(work)
+        self._rests[work] = None
         self.settled_count += len(work)
 
     def parted(self, work: SettledWork, rest: SettledWork) -> None:
-        """Take in the rest of a decision that was cut, unless it is not in here any more."""
-        if work in self.settled:
-            self.settled.insert(self.settled.index(work) + 1, rest)
+        """Take in the rest of a decision that was cut, unless it is not in here any more.
+
+        It comes next to it, as rejected messages keep their order among the dead letters.
+        """
+        if work in self._rests:
+            self._rests[rest], self._rests[work] = self._rests[work], rest
 
     def commit(self, on_done: OnComplete) -> None:
         """Do all of it; `on_done` when that is durable and visible, or all is undone.
@@ -149,7 +155,7 @@ class UnitOfWork:
             if error is not None:
                 self._refused(error, on_done)
                 return
-            for work in self.settled:
+            for work in self._decisions():
                 work.promised()
             self._forget()
             on_done(None)
@@ -163,22 +169,32 @@ class UnitOfWork:
             except StoreError as refusal:
                 self._served.calls.answer((promised, refusal))
             else:
-                promise(operations, [work.place for work in self.settled], promised)
+                promise(operations, [work.place for work in self._decisions()], promised)
 
         self._when_ready(ready)
 
     def undo(self, on_done: OnComplete) -> None:
         """Forget what was sent, give back what was settled; `on_done` when that is over."""
-        settled = self.settled
+        settled = self._decisions()
         self._forget()
         given_back = after(len(settled) + 1, on_done)
         for work in settled:
             work.undone(given_back)
         given_back(None)
 
+    def _decisions(self) -> list[SettledWork]:
+        """List what was decided about deliveries, in its order."""
+        decisions = list[SettledWork]()
+        for work in self._settled:
+            part: SettledWork | None = work
+            while part is not None:
+                decisions.append(part)
+                part = self._rests[part]
+        return decisions
+
     def _forget(self) -> None:
         self._on_ready = None
-        self._postings, self.settled = [], []
+        self._postings, self._settled, self._rests = [], [], {}
         self._posted_count = self.settled_count = 0
 
     def _when_ready(self, call: Callable[[StoreError | None], None]) -> None:
@@ -199,7 +215,8 @@ class UnitOfWork:
         What leaves a queue comes first: it makes room there for what the transaction brings.
         """
         brought = [operation for posting in self._postings for operation in posting.operations()]
-        taken = [operation for work in self.settled for operation in work.operations(self._served)]
+        decisions, served = self._decisions(), self._served
+        taken = [operation for work in decisions for operation in work.operations(served)]
         return [*taken, *self._replace(replaced or []), *brought]
 
     def _hand_over(self, values: Sequence[Value], on_done: OnComplete, replaced: Replaced) -> None:
@@ -233,7 +250,7 @@ class UnitOfWork:
                 yield DequeueCall((older,), name, None, outcome)
 
     def _committed(self, on_done: OnComplete) -> None:
-        postings, settled = self._postings, self.settled
+        postings, settled = self._postings, self._decisions()
         self._forget()
         for posting in postings:
             posting.arrived()
