@@ -68,6 +68,10 @@ class BulkOperations:
         ids = [*dict.fromkeys(request.message_ids)]
         self.run_part(request._replace(message_ids=ids), on_answer, len(ids))
 
+    def check(self, request: Request) -> str | None:
+        """Return the queue that a request's messages go to. Raises InvalidRequest."""
+        return bulk.check(request, self._terms)
+
     def run_part(self, request: Request, on_answer: OnAnswer, most: int) -> int:
         """Carry out as much of a request as one turn of the loop has time for.
 
@@ -83,7 +87,7 @@ class BulkOperations:
             How many messages, of the first ones, the answer is about.
         """
         try:
-            target = bulk.check(request, self._terms)
+            target = self.check(request)
         except InvalidRequest as refusal:
             on_answer(refusal, Answer())
             return len(request.message_ids)

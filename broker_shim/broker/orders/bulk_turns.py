@@ -5,7 +5,7 @@ have every second message) only `TURN_IDS`. So it does where the store decides e
 itself: messages that are not durable. Of a purge several parts are on their way at a time, so
 nobody waits for the disk between two turns. Of any other order the next part begins when the one
 before is durable: what is moved keeps its order, also where a part is refused. What fails ends it
-when all that was asked for is answered.
+when all that was asked for is answered. A queue that is not there any more is such a failure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.orders.bulk_operations import BulkOperations
-from broker_shim.errors import NotNow, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, NotNow, StoreError, Unavailable
 from sparkstore.core.entries import Entries
 from sparkstore.operations.bulk import RUN_IDS, TURN_IDS, Action, Answer, Request
 
@@ -51,6 +51,7 @@ class BulkTurns:
         self._parts: Iterator[Sequence[int]] = iter(())
         self._part: Sequence[int] = ()
         self._at = 0  # in the part
+        self._unseen = 0
 
     def start(
         self, message_ids: Sequence[int] | None = None, last_position: int | None = None
@@ -61,8 +62,13 @@ class BulkTurns:
             message_ids: The messages, none of them twice; None: all that are on the queue now.
             last_position: What came after it stays, and what is not durable; None: all are meant.
         """
-        calls, name = self._served.calls, self._request.queue
-        entries = calls.entries(name)
+        try:
+            self._bulk.check(self._request)
+        except InvalidRequest as refusal:
+            self._on_answer(refusal, self._total)
+            return
+        entries = self._served.calls.entries(self._request.queue)
+        self._unseen = len(entries if message_ids is None else message_ids)
         if message_ids is not None:
             self._parts = iter([message_ids])
         else:
@@ -88,8 +94,8 @@ class BulkTurns:
                 return ()
             self._part, self._at = part, 0
         first = self._part[self._at]
-        queue = self._served.queues[self._request.queue]
-        is_run = not queue.not_durable and self._position(first) > 0
+        queue = self._served.queues.get(self._request.queue)
+        is_run = queue is not None and not queue.not_durable and self._position(first) > 0
         return self._part[self._at : self._at + (RUN_IDS if is_run else TURN_IDS)]
 
     def _go_on(self) -> None:
@@ -97,15 +103,16 @@ class BulkTurns:
         served, self._is_scheduled = self._served, False
         if self._waiting >= self._most_waiting:
             return
-        is_there = self._request.queue in served.queues and not self._is_over
-        part = self._next() if is_there else ()
+        part = () if self._is_over else self._next()
         if part and served.is_stopping:
             self._error, part = Unavailable("the broker is stopping"), ()
         if part:
             self._waiting += 1
             self._go_on_later()
             request = self._request._replace(message_ids=part)
-            self._at += self._bulk.run_part(request, self._answered, TURN_IDS)
+            count = self._bulk.run_part(request, self._answered, TURN_IDS)
+            self._at += count
+            self._unseen -= count
         elif not self._is_answered:
             self._is_over = True
             self._end_if_answered()
@@ -119,8 +126,8 @@ class BulkTurns:
     def _answered(self, error: StoreError | None, answer: Answer) -> None:
         self._waiting -= 1
         if answer.full:  # what comes next would overtake those that stay
-            rest = len(self._part) - self._at + sum(map(len, self._parts))
-            answer, self._part = answer.plus(Answer(full=rest)), ()
+            answer = answer.plus(Answer(full=self._unseen))
+            self._part, self._parts = (), iter(())
         self._total, self._error = self._total.plus(answer), self._error or error
         self._is_over |= self._error is not None or not self._show(self._total)
         if self._waiting == self._most_waiting - 1:
@@ -129,7 +136,9 @@ class BulkTurns:
 
     def _end_if_answered(self) -> None:
         if self._is_over and not (self._waiting or self._is_answered):
-            self._is_answered, error = True, self._error
-            if isinstance(error, NotNow):
-                error = type(error)(f"{error} ({self._total.done} messages are done: run it again)")
+            self._is_answered, error, done = True, self._error, self._total.done
+            if error is not None and (done or isinstance(error, NotNow)):
+                operation = self._request.operation
+                undo = f", or undo operation {operation}" if operation and done else ""
+                error = type(error)(f"{error} ({done} messages are done: run it again{undo})")
             self._on_answer(error, self._total)

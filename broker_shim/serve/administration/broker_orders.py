@@ -144,16 +144,18 @@ class BrokerOrders:
     def _audited(
         self, asker: Asker, **details: object
     ) -> Callable[[StoreError | None, Answer], None]:
-        """Wrap the answer to a client, so that an order is written down with what came of it."""
+        """Wrap the answer to a client, so that an order is written down with what came of it.
+
+        What was done before it was refused, or its client went away, is done all the same.
+        """
 
         def answer(error: StoreError | None, answer: Answer) -> None:
-            done = answer.done if error is None or details["act"] == "purge-queue" else None
             self._audit(
                 AuditEvent.ADMINISTRATION,
                 peer=asker.name,
                 user=asker.user,
                 error=error,
-                done=done,
+                done=answer.done,
                 **details,
             )
             asker.answer(error or answer)
