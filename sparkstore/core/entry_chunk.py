@@ -357,7 +357,7 @@ class PackedEntries:
         self.count = 0
         self._firsts: list[int] = []  # of each chunk: ids below it are strays there
         self._strays = PlacedRanges()  # numbers of chunks
-        self._highest = 0  # of all ids that were ever packed
+        self._highest = 0  # of all ids packed since it was empty
         self._near = _NO_CHUNK  # where something was found last: what is next is there, too
         self._next = 0
 
@@ -411,6 +411,7 @@ class PackedEntries:
         at = self._at(chunk.number)
         if not any(chunk.is_there):
             del self.chunks[at], self._firsts[at]
+            self._highest = self._highest if self.chunks else 0
             return
         self.chunks[at] = chunk.without_gaps()
 
