@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from broker_shim.completion import OnComplete
@@ -177,6 +178,7 @@ class LocalBranches(BranchStore):
     _take: Callable[[list[RecordStep], OnComplete], None]
     _check_open: Callable[[], None]
     begin: Callable[[], TransactionContext]
+    _ending: Callable[[TransactionContext], AbstractContextManager[None]]
 
     def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
         """Prepare a transaction under the store's lock. See `BranchCalls.prepare`."""
@@ -198,11 +200,12 @@ class LocalBranches(BranchStore):
         may_be_empty: bool = False,
     ) -> None:
         machine = self._machine
-        self._decide_branch(
-            on_complete,
-            lambda: branches.prepare(machine, transaction, xid, may_be_empty=may_be_empty),
-            lambda: branches.accept(machine, transaction, xid),
-        )
+        with self._ending(transaction):
+            self._decide_branch(
+                on_complete,
+                lambda: branches.prepare(machine, transaction, xid, may_be_empty=may_be_empty),
+                lambda: branches.accept(machine, transaction, xid),
+            )
 
     def decide_branch(self, call: BranchCall, on_complete: OnComplete) -> None:
         """Decide, or forget, a branch under the store's lock. See `BranchCalls`."""

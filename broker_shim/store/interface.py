@@ -400,7 +400,7 @@ class MessageStore(CallTarget, Protocol):
 
         Completes with:
             InvalidRequest: It has ended; a queue it uses was destroyed; an operation in it was
-                refused. Nothing of it happened: it is aborted.
+                refused. Nothing of it happened: it is aborted, and its new messages are used up.
         """
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:

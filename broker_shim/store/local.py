@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import count
 from typing import Any
@@ -191,11 +191,14 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
 
         See `MessageStore.commit`.
         """
-        self._decide(on_complete, transactions.commit, self._machine, transaction)
+        with self._ending(transaction):
+            self._decide(on_complete, transactions.commit, self._machine, transaction)
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """End a transaction without effect. See `MessageStore.abort`."""
-        self._decide(on_complete, transactions.abort, self._machine, transaction)
+        is_refused = getattr(transaction, "refusal", None) is not None
+        with self._ending(transaction) if is_refused else nullcontext():
+            self._decide(on_complete, transactions.abort, self._machine, transaction)
 
     def flush(self, on_complete: OnComplete) -> None:
         """Have the sink complete when queries see all earlier calls. See `MessageStore.flush`."""
@@ -286,6 +289,13 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
 
     def _end_content(self, message: StoredMessage, on_complete: OnComplete) -> None:
         self._decide(on_complete, self._machine.end_content, message)
+
+    @contextmanager
+    def _ending(self, transaction: TransactionContext) -> Iterator[None]:
+        """Have the new messages of a transaction forgotten: it ends here, or is refused."""
+        yield
+        with self._lock:
+            transactions.forget_new(self._machine, transaction)
 
     @contextmanager
     def _holding(self) -> Iterator[None]:

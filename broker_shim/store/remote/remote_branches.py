@@ -16,8 +16,6 @@ from broker_shim.store.branch_store import (
 )
 from broker_shim.store.interface import TransactionContext
 from broker_shim.store.remote.pending_requests import Answer
-from broker_shim.store.remote.remote_messages import RemoteMessages
-from broker_shim.store.remote.remote_transaction import RemoteTransaction
 from broker_shim.store.remote.service_connection import RemoteConnection
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.state_machine.call_values import (
@@ -51,25 +49,16 @@ class RemoteBranches(BranchDirectory):
     """
 
     _connection: RemoteConnection
-    _messages: RemoteMessages
     _end: _Ending
 
     def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
         """Ask the service to promise a transaction under an xid. See `BranchCalls.prepare`."""
-        check_completion(on_complete)
-
-        def prepared(error: StoreError | None) -> None:
-            if error is None and isinstance(transaction, RemoteTransaction):
-                for message_id in transaction.messages:
-                    self._messages.note_enqueued(message_id)
-            on_complete(error)
-
         packed, refusal = b"", None
         try:
             packed = xid_bytes(check_xid(xid))
         except InvalidRequest as wrong:
             refusal = wrong
-        self._end(transaction, prepared, commit=True, xid=packed, refusal=refusal)
+        self._end(transaction, on_complete, commit=True, xid=packed, refusal=refusal)
 
     def ask_for_branch(self, call: BranchCall, on_complete: OnComplete) -> None:
         """Ask the service to decide, or to forget, a branch. See `BranchCalls`."""

@@ -218,15 +218,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """Ask the service to commit a transaction. See `MessageStore.commit`."""
-        check_completion(on_complete)
-
-        def committed(error: StoreError | None) -> None:
-            if error is None and isinstance(transaction, RemoteTransaction):
-                for message_id in transaction.messages:
-                    self._messages.note_enqueued(message_id)
-            on_complete(error)
-
-        self._end(transaction, committed, commit=True)
+        self._end(transaction, on_complete, commit=True)
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """Ask the service to end a transaction without effect. See `MessageStore.abort`."""
@@ -375,16 +367,22 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
                 return
             own.is_open = False
             self._open.discard(own)
+
+            def ended(error: StoreError | None) -> None:
+                if commit or own.spoiled:
+                    self._messages.note_told(own.messages)
+                on_complete(error)
+
             if commit and own.spoiled:
                 message = f"transaction {own.transaction} is aborted: an operation was refused"
                 refusal = refusal or InvalidRequest(message)
             if refusal is not None:
                 self._connection.ask(wire.END, (own.transaction, False), nobody)
-                self._refuse(on_complete, refusal)
+                self._refuse(ended, refusal)
             elif xid is None:
-                self._connection.ask(wire.END, (own.transaction, commit), on_complete)
+                self._connection.ask(wire.END, (own.transaction, commit), ended)
             else:
-                self._connection.ask(wire.PREPARE, (own.transaction, xid), on_complete)
+                self._connection.ask(wire.PREPARE, (own.transaction, xid), ended)
 
     def _refuse(
         self,

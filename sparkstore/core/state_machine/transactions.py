@@ -44,15 +44,17 @@ def enqueue(
 ) -> list[RecordStep]:
     """Take an enqueue into a transaction: also of what it takes off the same queue.
 
+    Whoever is refused spoils the transaction.
+
     Raises:
         InvalidRequest: The queue is not there, or the message may not be put on it.
         Full: There is no room for it now.
     """
     transaction.check_open()
+    transaction.steps.append(call)  # also of one that is refused: its messages end with it
     admission = Admission(machine, taken=transaction.taken, claimed=transaction.claims)
     _put(machine, call, admission)
     transaction.queues.setdefault(call.queue, machine.state.queues[call.queue])
-    transaction.steps.append(call)
     return []
 
 
@@ -180,6 +182,18 @@ def abort(machine: StoreStateMachine, transaction: TransactionContext) -> list[R
         if machine.claims.get(key) is ended:
             del machine.claims[key]
     return []
+
+
+def forget_new(machine: StoreStateMachine, context: TransactionContext) -> None:
+    """Forget the new messages of a transaction that has ended: done, or refused.
+
+    They are on a queue, or used up; but a branch in doubt has its own until it is decided.
+    """
+    steps = context.steps if isinstance(context, Transaction) and context.owner is machine else ()
+    for planned in steps if machine.fresh else ():
+        for message_id in planned.message.message_ids if isinstance(planned, EnqueueCall) else ():
+            if message_id not in machine.in_doubt:
+                machine.end_fresh(message_id)
 
 
 def commit(machine: StoreStateMachine, context: TransactionContext) -> list[RecordStep]:
