@@ -162,7 +162,7 @@ class _Arrivals:
         """Give out the next ids, so many; they are reserved before anybody has one."""
         self.machine.next_id += count
         if self.machine.next_id > self._reserved:
-            self._reserved = self.machine.next_id + ID_BLOCK - count
+            self._reserved = self.machine.next_id + max(ID_BLOCK - count, 0)
             keeps = self.machine.durability >= TerminusDurability.UNSETTLED_STATE
             record = records.ids_reserved(self.admission.now_us, self._reserved)
             self.steps.append(RecordStep(record, keeps))
@@ -361,14 +361,11 @@ def of_entries(
     held_by = holder if record.kind is Kind.DEQUEUED else None
     member, number = None if origin is None else origin.member, number_of(transaction)
     first = record._replace(at=machine.now_us(), transaction=number, member=member)
-    for neighbours in rising_parts(message_ids):
+    for neighbours, are_free in _by_claims(machine, queue, message_ids):
         at = 0
         while at < len(neighbours):
             index, left = len(outcomes), neighbours[at:]
-            count = entries.free(left, held_by) if is_run(left) else 0
-            if machine.claims:
-                claims = machine.claims
-                count = next((n for n in range(count) if (queue, left[n]) in claims), count)
+            count = entries.free(left, held_by) if are_free and is_run(left) else 0
             if count:
                 request = None if origin is None else origin.first + index
                 run = run_of(first._replace(message_id=left[0], request=request), count)
@@ -381,6 +378,22 @@ def of_entries(
                 outcomes.append(_outcome(steps, decide, index, left[0]))
             at += count or 1
     return Decided(steps, outcomes)
+
+
+def _by_claims(
+    machine: StoreStateMachine, queue: str, message_ids: Sequence[int]
+) -> Iterator[tuple[Sequence[int], bool]]:
+    """Part message ids as `rising_parts`, and where claims begin or end; True: without a claim."""
+    for part in rising_parts(message_ids):
+        if not machine.claims or not is_run(part):
+            yield part, True
+            continue
+        are_free = [(queue, message_id) not in machine.claims for message_id in part]
+        start = 0
+        for end in range(1, len(part) + 1):
+            if end == len(part) or are_free[end] is not are_free[start]:
+                yield part[start:end], are_free[start]
+                start = end
 
 
 def _outcome(

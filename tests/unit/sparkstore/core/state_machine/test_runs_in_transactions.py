@@ -8,11 +8,20 @@ from itertools import count, permutations
 import pytest
 
 from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.entries import Entries
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
 from sparkstore.core.state_machine import batches, transactions
-from sparkstore.core.state_machine.call_values import EnqueueCall, Queue, StoredRun, Transaction
-from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.call_values import (
+    AcquireCall,
+    DequeueCall,
+    EnqueueCall,
+    NewMessageRun,
+    Queue,
+    StoredRun,
+    Transaction,
+)
+from sparkstore.core.state_machine.state_machine import ID_BLOCK, StoreStateMachine
 from sparkstore.errors import StoreError
 
 HEADER = MessageHeader("amqp")
@@ -67,3 +76,34 @@ def test_a_run_becomes_a_dead_letter_where_its_messages_by_themselves_do(
         assert all(len({*ids}) == len(ids) for ids in entries.values())
         ends.append((refusal, entries))
     assert ends[0] == ends[1]
+
+
+def test_ids_of_more_messages_than_a_block_are_reserved() -> None:
+    machine = machine_of({"q": {}})
+    made(machine, ID_BLOCK * 3 // 2)
+    assert machine.state.next_message_id >= machine.next_id
+    many = NewMessageRun([HEADER], [b""] * (ID_BLOCK * 3 // 2), "q")
+    apply(machine, batches.enqueue_new(machine, many, 100)[0].steps)
+    assert machine.state.next_message_id >= machine.next_id
+
+
+def test_what_a_transaction_claims_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = machine_of({"q": {}})
+    run = made(machine, 100)
+    apply(machine, transactions.put_alone(machine, EnqueueCall(run, "q")).steps)
+    within, ids = Transaction(1, machine), run.message_ids
+    acquired = batches.decided(machine, AcquireCall(ids[20:80], "q", "x"), ids[20:80], within)
+    assert not any(acquired.outcomes)
+    looked_at = 0
+
+    def counted(entries: Entries, message_ids: range, holder: str | None) -> int:
+        nonlocal looked_at
+        looked_at += len(message_ids)
+        return free(entries, message_ids, holder)
+
+    free = Entries.free
+    monkeypatch.setattr(Entries, "free", counted)
+    assert not any(batches.decided(machine, DequeueCall(ids, "q", "x"), ids, within).outcomes)
+    assert looked_at == 40
+    apply(machine, transactions.commit(machine, within))
+    assert not machine.state.messages
