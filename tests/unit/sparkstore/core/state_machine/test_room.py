@@ -45,7 +45,9 @@ def test_a_transaction_that_brings_a_message_may_be_made_anew(store: RecordedMes
         done(store.commit, transaction)
     store.machine.held_back = ""
     transaction = store.begin()
-    done(store.enqueue, message, "q", transaction=transaction)
+    with pytest.raises(InvalidRequest, match="make a new message"):
+        done(store.enqueue, message, "q")
+    done(store.enqueue, store.message(DURABLE, b"x"), "q", transaction=transaction)
     store.machine.held_back = WHY
     with pytest.raises(Full, match=WHY):
         done(store.commit, transaction)
