@@ -111,7 +111,7 @@ class Broker(ServedQueues):
         self.publish = self.publications.publish_one
         self.dead_letters = DeadLetters(metrics, self.queues, self.create_queue)
         self.bulk = BulkOperations(self, self.dead_letters, self.publish)
-        self.settlement.on_released = self.bulk.end_if_due
+        self.settlement.on_released = self.bulk.end_due
         self.placements = Placements(self)
         self.observer = EntryObserver(self, self.settlement)
         self.undelivered = Undelivered(self, self.settlement)

@@ -107,5 +107,4 @@ class ConsumerHoldings:
     def released(self, message_ids: Sequence[int], *, failed: bool) -> None:
         """Let messages wait again that a transaction has given back."""
         self._metrics.released += len(message_ids)
-        for message_id in message_ids:
-            self.settlement.released(message_id, self.queue, failed=failed)
+        self.settlement.released(message_ids, self.queue, failed=failed)

@@ -54,7 +54,7 @@ class Undelivered:
         if entry is None or entry.acquired_by is not None:
             self.lost(queue, message_id)
         else:
-            self._settlement.released(message_id, queue, failed=False)
+            self._settlement.released((message_id,), queue, failed=False)
 
     def expired(self, count: int = 1) -> None:
         """Count messages that are not sent because they are too old."""

@@ -54,7 +54,7 @@ class EntryObserver:
     def _released(self, queue: QueueDispatch, run: Run) -> None:
         for message_id in [*filter(queue.elsewhere.__contains__, run.message_ids)]:
             failed = (run.record.delivery_count or 0) > queue.delivery_count(message_id)
-            self._settlement.released(message_id, queue, failed=failed)
+            self._settlement.released((message_id,), queue, failed=failed)
 
     _ACTS: ClassVar[Mapping[Kind, Callable[[EntryObserver, QueueDispatch, Run], None]]] = {
         Kind.ENQUEUED: _enqueued,

@@ -38,10 +38,10 @@ class Settlement:
 
     Attributes:
         waiting_count: How many calls wait to be tried again.
-        on_released: Called with the queue and the id of each message that waits again.
+        on_released: Called with the queue and the ids of messages that wait again.
     """
 
-    on_released: Callable[[QueueDispatch, int], None]
+    on_released: Callable[[QueueDispatch, Sequence[int]], None]
 
     def __init__(self, served: ServedQueues) -> None:
         self._served, self.waiting_count = served, 0
@@ -97,11 +97,12 @@ class Settlement:
 
         def ended(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
             if dispatch is not None and self._served.serves(dispatch):
+                again, over = list[int](), list[int]()
                 for message_id, error in zip(ids, outcomes, strict=True):
-                    if error is None:
-                        self.released(message_id, dispatch, failed=failed)
-                    else:
-                        dispatch.removed((message_id,))
+                    (again if error is None else over).append(message_id)
+                if over:
+                    dispatch.removed(over)
+                self.released(again, dispatch, failed=failed)
             if on_done is not None:
                 on_done(ids, outcomes)
 
@@ -113,13 +114,14 @@ class Settlement:
         else:
             again()
 
-    def released(self, message_id: int, queue: QueueDispatch, *, failed: bool) -> None:
-        """Let a message wait again that the store has given back, or end it if it may not stay."""
-        queue.released(message_id, delivery_failed=failed)
-        self._served.on_waiting(queue, (message_id,))
+    def released(self, message_ids: Sequence[int], queue: QueueDispatch, *, failed: bool) -> None:
+        """Let messages wait again that the store has given back, or end what may not stay."""
+        for message_id in message_ids:
+            queue.released(message_id, delivery_failed=failed)
+        self._served.on_waiting(queue, message_ids)
         self._served.wanted(queue.name)
-        # After its release: only what waits can be taken off the queue, if it may not stay.
-        self.on_released(queue, message_id)
+        # After their release: only what waits can be taken off the queue, if it may not stay.
+        self.on_released(queue, message_ids)
 
     def insist(
         self, call: Callable[[OnComplete], None], on_done: OnComplete, what: What, turn: int = 0

@@ -20,7 +20,7 @@ from broker_shim.broker.orders.message_moves import MessageMoves
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.loop import wall_us
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
-from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
+from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError
 from broker_shim.store.interface import Entry, StoredMessage
 from sparkstore.core.queue_arguments import QueueTerms
 from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall
@@ -158,28 +158,47 @@ class BulkOperations:
 
         self.served.calls.puts.put_all(messages, queue, done)
 
-    def end_if_due(self, queue: QueueDispatch, message_id: int) -> None:
-        """Take a message that waits off its queue if it may not stay there: to the dead letters.
+    def end_due(self, queue: QueueDispatch, message_ids: Sequence[int]) -> None:
+        """Take what may not stay of messages that wait off their queue: to the dead letters.
 
-        Called when a message was given back. That is when it may have failed once too often, and
-        what is found expired while it is handed out is given back for this.
+        Called when messages were given back. That is when they may have failed once too often, and
+        what is found expired while it is handed out is given back for this. All of them are out of
+        dispatch before a consumer is looked at, and leave together (`message_moves`).
         """
-        entry = self.served.calls.entry(queue.name, message_id)
-        if entry is None:
-            return
+        entries, now_us = self.served.calls.entries(queue.name), wall_us()
         reason_to_end = queue.arguments.reason_to_end
-        if reason_to_end(entry.expires_at, entry.delivery_count, wall_us()) is None:
-            return
-        request = Request(Action.DEAD_LETTER, queue.name, (message_id,))
-        self.run(request, partial(_note, request))
+        pairs = [(message_id, entries.get(message_id)) for message_id in message_ids]
+        known = [(i, entry) for i, entry in pairs if entry is not None]
+        self._end(
+            queue,
+            [i for i, e in known if reason_to_end(e.expires_at, e.delivery_count, now_us)],
+        )
 
     def end_failed(self, queue: QueueDispatch) -> None:
         """Send what failed too often in a crash to the dead letters, after a start."""
-        failed = queue.failed_too_often()
-        for first in range(0, len(failed), bulk.MAX_IDS):
-            message_ids = tuple(failed[first : first + bulk.MAX_IDS])
-            request = Request(Action.DEAD_LETTER, queue.name, message_ids)
-            self.run(request, partial(_note, request))
+        self._end(queue, queue.failed_too_often())
+
+    def _end(self, queue: QueueDispatch, message_ids: Sequence[int]) -> None:
+        for first in range(0, len(message_ids), bulk.MAX_IDS):
+            some = tuple(message_ids[first : first + bulk.MAX_IDS])
+            request = Request(Action.DEAD_LETTER, queue.name, some)
+            self.run(request, partial(self._ended, request))
+
+    def _ended(self, request: Request, error: StoreError | None, _answer: Answer) -> None:
+        count = len(request.message_ids)
+        if error is None:
+            return
+        if count > 1 and not isinstance(error, NotNow):
+            self.end_singly(request)
+        else:
+            _log.warning("%d messages of %r stay where they are: %s", count, request.queue, error)
+
+    def end_singly(self, request: Request) -> None:
+        """End messages one by one: one that a transaction has must not keep the others."""
+        for message_id in request.message_ids:
+            queue = self.served.queues.get(request.queue)
+            if queue is not None and queue.waits(message_id):
+                self.end_due(queue, (message_id,))
 
     def _terms(self, name: str) -> QueueTerms | None:
         queue = self.served.queues.get(name)
@@ -220,9 +239,3 @@ class BulkOperations:
                 self._dead_letters.note(step)
             else:
                 self.served.metrics.moved += len(step.message_ids)
-
-
-def _note(request: Request, error: StoreError | None, _answer: Answer) -> None:
-    if error is not None:
-        count = len(request.message_ids)
-        _log.warning("%d messages of %r stay where they are: %s", count, request.queue, error)

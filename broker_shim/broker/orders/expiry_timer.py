@@ -86,17 +86,9 @@ class Expiry:
             pause_s = _TROUBLE_S
             _log.warning("expired messages of %s stay for now: %s", shown(request.queue), error)
             if not isinstance(error, NotNow):
-                self._end_each(bulk, request)
+                bulk.end_singly(request)
         elif answer.done or not request.message_ids:
             pause_s = max(_LEAST_PAUSE_S, took_s)
         else:  # all of them are on their way to somebody, or not dispatched yet
             pause_s = _IDLE_S
         self._later(pause_s, self._turn)
-
-    @staticmethod
-    def _end_each(bulk: BulkOperations, request: Request) -> None:
-        """End messages one by one: one that a transaction has must not keep the others."""
-        for message_id in request.message_ids:
-            queue = bulk.served.queues.get(request.queue)
-            if queue is not None and queue.waits(message_id):
-                bulk.end_if_due(queue, message_id)

@@ -108,9 +108,10 @@ class Branches:
 
         def undone(error: StoreError | None) -> None:
             if error is None:
-                for queue, message_id in entries.taken:
+                for queue, places in groupby(sorted(entries.taken), itemgetter(0)):
                     if queue in served.queues:
-                        self._settlement.released(message_id, served.queues[queue], failed=False)
+                        ids = [message_id for _queue, message_id in places]
+                        self._settlement.released(ids, served.queues[queue], failed=False)
             on_done(error)
 
         self._calls.make(RollbackPreparedCall(branch.xid), undone)

@@ -92,8 +92,8 @@ class Refused:
     def run(self, _request: Request, on_answer: Callable[..., None]) -> None:
         on_answer(self.error, Answer())
 
-    def end_if_due(self, _queue: QueueDispatch, message_id: int) -> None:
-        self.singles.append(message_id)
+    def end_singly(self, request: Request) -> None:
+        self.singles += request.message_ids
 
 
 @pytest.mark.parametrize(

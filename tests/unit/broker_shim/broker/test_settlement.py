@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from broker_shim.completion import OnComplete, refusal_of
-from broker_shim.errors import CorruptData, StoreError, Unavailable
+from broker_shim.errors import CorruptData, NotAcquired, StoreError, Unavailable
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.records import RecordRun, message_dequeued
@@ -64,7 +64,8 @@ class House:
 
     def create(self) -> None:
         """Create the queue."""
-        self.broker.create_queue(Queue("q"), self.results.append)
+        arguments = {"max_delivery_count": 0, "dead_letter_queue": "dead"}
+        self.broker.create_queue(Queue("q", arguments=arguments), self.results.append)
         self.moved.run()
 
     def create_again(self) -> None:
@@ -73,10 +74,10 @@ class House:
         self.moved.run()
         self.create()
 
-    def give_back(self) -> None:
+    def give_back(self, *, failed: bool = False) -> None:
         """Give all back, and note what came of it."""
         self.broker.settlement.give_back(
-            self.ids, "q", "c", failed=False, on_done=lambda _ids, ends: self.results.extend(ends)
+            self.ids, "q", "c", failed=failed, on_done=lambda _ids, ends: self.results.extend(ends)
         )
         self.moved.run()
 
@@ -95,6 +96,30 @@ def test_a_log_that_is_corrupt_ends_the_broker_whatever_else_a_batch_answers(hou
     assert house.moved.fatal == [corrupt]
     assert house.results == [None, corrupt]
     assert house.broker.queues["q"].waits(house.ids[0])
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_failed_too_often_leaves_by_one_transaction_and_one_message_keeps_no_other(
+    house: House, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    first, second = house.ids
+    transact, taken = house.moved.calls.transact, list[Sequence[int]]()
+
+    def counted(calls: Iterable[StoreCall], on_done: OnComplete) -> None:
+        calls = [*calls]
+        taken.append([i for c in calls if isinstance(c, DequeueCall) for i in c.message_ids])
+        if is_refused and first in taken[-1]:  # as while a transaction has a claim on it
+            house.moved.calls.answer((on_done, NotAcquired("planted by a test")))
+        else:
+            transact(calls, on_done)
+
+    monkeypatch.setattr(house.moved.calls, "transact", counted)
+    house.give_back(failed=True)
+    assert taken == ([house.ids, [first], [second]] if is_refused else [house.ids])
+    entries = house.store.recover().entries
+    assert [*entries["q"]] == ([first] if is_refused else [])
+    assert [*entries["dead"]] == ([second] if is_refused else house.ids)
+    assert house.broker.queues["q"].waits(first) == is_refused
 
 
 def test_of_replaced_messages_that_leave_together_each_is_counted(house: House) -> None:
