@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import CorruptData
-from sparkstore.recovery.recorded_rows import recorded_rows
+from sparkstore.recovery.recorded_rows import read_again, rows_now
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import HEADER_FIELDS, ROW
 from sparkstore.tables.snapshot import columns_of
@@ -31,7 +31,6 @@ TYPED = pa.schema(
     [ROW.field("message_id"), *(field for field in HEADER_FIELDS if field.name != "header")]
 )
 """Columns of `typed_headers`."""
-_TRIES = 4
 
 
 class Headers(NamedTuple):
@@ -94,24 +93,26 @@ def typed_headers(root: Root, message_ids: Sequence[int]) -> pa.Table:
 
 def _header_rows(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
     """Read messages' headers; look again for those that a job or a merge moved meanwhile."""
-    rows = columns.empty_table()
     if not wanted:
-        return rows
+        return columns.empty_table()
     between, message_id = (wanted[0], wanted[-1]), ds.field("message_id")
     where = (
         (message_id >= between[0]) & (message_id <= between[1]) & ds.field("protocol").is_valid()
     )
     read = columns_of(ROW, [*_OF_RECORDS, *columns.names])
     ids = pa.array(wanted, pa.int64())
-    for _ in range(_TRIES):
-        rows = recorded_rows(root, read, where, between).select(columns.names)
+
+    def rows_of_all() -> pa.Table:
+        rows = rows_now(root, read, where, between).select(columns.names)
         rows = _once(rows.filter(pc.is_in(rows["message_id"], ids)).sort_by("message_id"))
-        if rows.num_rows == len(wanted):
-            return rows
-    present = set(rows["message_id"].to_pylist())
-    missing = next(number for number in wanted if number not in present)
-    message = f"the header of message {missing} is in neither table: run sparkstore verify"
-    raise CorruptData(message)
+        if rows.num_rows < len(wanted):
+            present = set(rows["message_id"].to_pylist())
+            missing = next(number for number in wanted if number not in present)
+            message = f"the header of message {missing} is in neither table: run sparkstore verify"
+            raise CorruptData(message)
+        return rows
+
+    return read_again(rows_of_all)
 
 
 def _once(rows: pa.Table) -> pa.Table:
