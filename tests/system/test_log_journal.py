@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
@@ -85,11 +86,21 @@ def append_until_known(journal: Journal, commit: Commit) -> None:
 
 
 def test_numbers_that_rise_by_one_take_next_to_no_room(root: Root) -> None:
+    """In a file of a commit, and when a merge made one of two; DuckDB reads it."""
     journal, run = begin(root, 1, 1), run_of(message_acquired(0, "q", 1, "c"), 40_000)
-    table = rows.to_table([run], first_position=2, epoch=1, segment=1)
-    journal.append(Commit(table, 2, 40_001, 1))
-    (size,) = [path.stat().st_size for path in root.journal.rglob("segment=1/*.parquet")]
-    assert size < 40_000
+    for first in (2, 40_002):
+        table = rows.to_table([run], first_position=first, epoch=1, segment=1)
+        journal.append(Commit(table, first, first + 39_999, 1))
+    sizes = [path.stat().st_size for path in root.journal.rglob("segment=1/*.parquet")]
+    assert len(sizes) == 2
+    assert max(sizes) < 40_000
+    journal.merge(1, 1 << 20)
+    merged = DeltaTable(str(root.journal)).file_uris(file_pruning_predicate=[("segment", "=", "1")])
+    assert len(merged) == 1
+    assert Path(merged[0]).stat().st_size < 60_000
+    whole = "SELECT count(*), min(position), max(position), sum(message_id) FROM read_parquet(?)"
+    ids = 2 * sum(range(1, 40_001))
+    assert duckdb.execute(whole, merged).fetchone() == (80_000, 2, 80_001, ids)
 
 
 @pytest.mark.parametrize("what", ["fails before", "fails after"])
