@@ -217,11 +217,10 @@ def _is_right(part: Part) -> bool:
 
 def parts_of(part: Part) -> Iterator[Part]:
     """Part a batch, in order, so that each part names no message twice."""
-    ids = part.message_ids
-    if type(ids) is range or len(set(ids)) == len(ids):
-        yield part
-    else:
-        yield from (part.from_(index, index + 1) for index in range(len(ids)))
+    at = 0
+    for ids in batches.without_repeats(part.message_ids):
+        yield part if ids is part.message_ids else part.from_(at, at + len(ids))
+        at += len(ids)
 
 
 def decided(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> list[RecordStep]:
