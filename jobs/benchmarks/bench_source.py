@@ -36,8 +36,9 @@ def stage(writer: QueueWriter, partition: int, count: int) -> tuple[float, objec
 def main(count: int) -> None:
     """Print the figures of one write."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        service = ServiceProcess(Path(folder) / "root", Path(folder) / "s")
-        (Path(folder) / "service.toml").write_text("")  # as shipped
+        service = ServiceProcess(
+            Path(folder) / "root", Path(folder) / "s", settings=""
+        )  # as shipped
         service.start()
         store = RemoteMessageStore(service.path)
         done(store.create, Queue("q"))

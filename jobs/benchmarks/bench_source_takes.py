@@ -62,8 +62,7 @@ def main(count: int) -> None:
     """Print the figures of one query."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         place = Path(folder)
-        service = ServiceProcess(place / "root", place / "s")
-        (place / "service.toml").write_text("")  # as shipped
+        service = ServiceProcess(place / "root", place / "s", settings="")  # as shipped
         service.start()
         store = RemoteMessageStore(service.path)
         done(store.create, Queue("q"))
