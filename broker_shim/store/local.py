@@ -267,7 +267,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, Bro
     ) -> list[RecordStep]:
         check_queue(call.queue)
         if is_stored(call):
-            check_stored_run(call.message)
+            check_stored_run(call.message, self._max_message_bytes)
         else:
             check_message(call.message)
             check_size(call.message.headers[0].body_bytes, self._max_message_bytes)

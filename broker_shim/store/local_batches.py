@@ -10,7 +10,12 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import NewMessageRun
 from broker_shim.store.sink import Sink
 from sparkstore.core.state_machine import batches, transactions
-from sparkstore.core.state_machine.arguments import check_batch, check_completion, check_new_run
+from sparkstore.core.state_machine.arguments import (
+    check_batch,
+    check_completion,
+    check_new_run,
+    check_stored_run,
+)
 from sparkstore.core.state_machine.batches import Decided
 from sparkstore.core.state_machine.call_values import (
     EnqueueCall,
@@ -52,10 +57,16 @@ class LocalBatches:
         on_complete: OnComplete,
         context: TransactionContext | None = None,
     ) -> None:
-        """Decide a call about a run of messages: one lock, one append, one completion."""
-        message_ids = (call.message if isinstance(call, EnqueueCall) else call).message_ids
+        """Decide a call about a run of messages: one lock, one append, one completion.
+
+        Raises:
+            InvalidRequest: They are no such messages, or there is none.
+        """
+        if isinstance(call, EnqueueCall):
+            self._enqueue_stored(call, on_complete)
+            return
+        message_ids, before = call.message_ids, list[StoreError | None]()
         check_batch(message_ids, on_complete)
-        before: list[StoreError | None] = []
         with self._lock:
             self._check_open()
             try:
@@ -65,12 +76,17 @@ class LocalBatches:
                 return
             parts = [*batches.without_repeats(message_ids)]
             for part in parts:
-                if isinstance(call, EnqueueCall):
-                    decided = transactions.put_alone(self._machine, call)
-                else:
-                    decided = batches.decided(self._machine, call, part, own)
+                decided = batches.decided(self._machine, call, part, own)
                 is_last = part is parts[-1]
                 before = self._take_each(decided, on_complete, before, own, is_last=is_last)
+
+    def _enqueue_stored(self, call: EnqueueCall, on_complete: OnComplete) -> None:
+        check_completion(on_complete)
+        check_stored_run(call.message, self._max_message_bytes)
+        with self._lock:
+            self._check_open()
+            decided = transactions.put_alone(self._machine, call)
+            self._take_each(decided, on_complete, is_last=True)
 
     def _take_each(
         self,

@@ -337,3 +337,27 @@ def test_no_batch_is_of_nothing(q: BrokerStore) -> None:
 
 def _nobody(_outcomes: Sequence[StoreError | None]) -> None:
     """Nobody waits."""
+
+
+@pytest.mark.parametrize("is_in_transaction", [False, True])
+def test_a_run_that_is_not_as_it_was_made_is_refused_as_a_whole(
+    q: BrokerStore, is_in_transaction: bool
+) -> None:
+    bodies = [b"one", b"two"]
+    new_ones = q.messages((HEADER,), bodies)
+    ids = [message_id for one in new_ones for message_id in one.message_ids]
+    run = StoredRun(ids, new_ones[0].headers[:1], bodies)
+    wrong = [
+        run._replace(bodies=[b"one", b"longer"]),
+        run._replace(headers=[run.headers[0].known()]),
+        run._replace(
+            headers=[run.headers[0]._replace(body_bytes=MAX_MESSAGE_BYTES + 1)],
+            bodies=[bytes(MAX_MESSAGE_BYTES + 1)] * 2,
+        ),
+        StoredRun([run.message_ids[0]] * 2, run.headers, run.bodies),
+    ]
+    for made in wrong:
+        within = q.begin() if is_in_transaction else None
+        with pytest.raises(InvalidRequest):
+            done(q.call, EnqueueCall(made, "q"), transaction=within)
+    assert [*q.recover().entries["q"]] == []

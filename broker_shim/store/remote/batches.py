@@ -236,7 +236,8 @@ class RemoteBatches:
 
     def ask_run(self, call: EntryCall | EnqueueCall, on_complete: OnComplete) -> None:
         """Ask the same of many messages of one queue."""
-        stored = check_stored_run(call.message) if isinstance(call, EnqueueCall) else None
+        most = self._messages.max_message_bytes
+        stored = check_stored_run(call.message, most) if isinstance(call, EnqueueCall) else None
         message_ids = (stored or call).message_ids  # type: ignore[union-attr]
         outcomes: list[StoreError | None] = [None] * len(message_ids)
         frames, start = list[EachFrame](), 0

@@ -335,8 +335,10 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
                     raise refusal_of_id(message_id)
                 yield record._replace(message_id=message_id)
         elif isinstance(call, EnqueueCall):
-            is_run = isinstance(call.message, StoredRun)
-            (check_stored_run if is_run else check_message)(call.message)
+            if isinstance(call.message, StoredRun):
+                check_stored_run(call.message, self._messages.max_message_bytes)
+            else:
+                check_message(call.message)
             record = made.record_of(call)
             for message in call.message.singles():
                 enqueued = self._messages.enqueued(message, call.queue)

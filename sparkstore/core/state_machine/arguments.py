@@ -214,8 +214,13 @@ def check_new_run(asked: object) -> NewMessageRun:
     return asked
 
 
-def check_stored_run(asked: object) -> StoredRun:
-    """Check that a value is a run of stored messages, and return it; InvalidRequest if not."""
+def check_stored_run(asked: object, most_bytes: int = MAX_NUMBER) -> StoredRun:
+    """Check that a value is a run of stored messages, and return it.
+
+    Raises:
+        InvalidRequest: It is none; a new message is longer than `most_bytes`, or brings something
+            else than its header says.
+    """
     if type(asked) is not StoredRun:
         raise _wrong("stored messages", asked, "StoredRun")
     for what, values in zip(asked._fields, asked, strict=True):
@@ -229,6 +234,9 @@ def check_stored_run(asked: object) -> StoredRun:
     if bodies and len(bodies) != len(ids):
         raise InvalidRequest(f"{len(bodies)} bodies of {len(ids)} new messages: give one for each")
     check_contents(headers, bodies)
+    for new in asked.singles() if bodies else ():
+        check_new(new)
+        check_size(len(new.body), most_bytes)
     return asked
 
 

@@ -13,6 +13,7 @@ from broker_shim.store.interface import MessageHeader, NewMessageRun
 from broker_shim.store.remote.batches import MOST_BYTES
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.remote_store import RemoteMessageStore
+from sparkstore.core.state_machine.arguments import with_lengths
 from sparkstore.core.state_machine.call_values import EnqueueCall, StoredRun
 from tests.support.stores.scripted_service import ScriptedService
 from tests.support.stores.services import short_folder
@@ -55,7 +56,8 @@ def enqueued(
         store = RemoteMessageStore(folder / "s", MemberIdentity("m", "1"))
         if have_ids:
             ids = range(1, len(bodies) + 1)
-            call = EnqueueCall(StoredRun(ids, headers, bodies), "q")
+            known = with_lengths(headers, bodies, 1 << 30)
+            call = EnqueueCall(StoredRun(ids, known, bodies), "q")
             try:
                 done(store.call, call)
                 refused = [""]
