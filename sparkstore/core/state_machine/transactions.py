@@ -7,6 +7,8 @@ it dequeues, acquires or releases it claims at once: nobody else gets it before 
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Callable
+from functools import partial
 
 from sparkstore.core.annotations import as_detail
 from sparkstore.core.records import Kind, Record, RecordRun, each_header, run_of
@@ -44,6 +46,8 @@ def enqueue(
 ) -> list[RecordStep]:
     """Take an enqueue into a transaction: also of what it takes off the same queue.
 
+    Each message of a run is looked at by itself, as by a call of its own. Whether there is room for
+    all of them the commit decides: what the transaction takes off later makes room, too.
     Whoever is refused spoils the transaction.
 
     Raises:
@@ -52,31 +56,31 @@ def enqueue(
     """
     transaction.check_open()
     transaction.steps.append(call)  # also of one that is refused: its messages end with it
-    admission = Admission(machine, taken=transaction.taken, claimed=transaction.claims)
-    _put(machine, call, admission)
+    alone = partial(Admission, machine, taken=transaction.taken, claimed=transaction.claims)
+    _put(machine, call, alone)
     transaction.queues.setdefault(call.queue, machine.state.queues[call.queue])
     return []
 
 
-def _put(machine: StoreStateMachine, call: EnqueueCall, admission: Admission) -> None:
+def _put(machine: StoreStateMachine, call: EnqueueCall, admission: Callable[[], Admission]) -> None:
     """Put the messages of a call on its queue; all of them, or raise why one of them is not."""
     if isinstance(call.message, StoredRun):
         refusals = filter(None, _put_stored(machine, call, admission))
         if (refusal := next(refusals, None)) is not None:
             raise refusal
     else:
-        machine.enqueue(**call.by_name(), admission=admission)
+        machine.enqueue(**call.by_name(), admission=admission())
 
 
 def _put_stored(
-    machine: StoreStateMachine, call: EnqueueCall, admission: Admission
+    machine: StoreStateMachine, call: EnqueueCall, admission: Callable[[], Admission]
 ) -> list[StoreError | None]:
     """Put messages on a queue: each for itself, plain neighbours as one.
 
     Args:
         machine: Of the store.
         call: Names the messages and the queue, and what all of the entries begin with.
-        admission: Gets the steps.
+        admission: Makes what gets the steps: the same for all, or one for each message.
 
     Returns:
         Why each is refused; None: it is not.
@@ -88,11 +92,12 @@ def _put_stored(
         its = slice(len(outcomes), len(outcomes) + len(part))
         shared = messages.headers if len(messages.headers) == 1 else headers[its]
         run = StoredRun(part, shared, messages.bodies[its])
-        if _is_plain_run(machine, run, call.queue, admission):
-            _admit_run(admission, run, call, is_new=machine.is_fresh(part[0]))
+        common = admission()
+        if _is_plain_run(machine, run, call.queue, common):
+            _admit_run(common, run, call, is_new=machine.is_fresh(part[0]))
             outcomes += [None] * len(part)
             continue
-        outcomes += [_put_one(machine, call, message, admission) for message in run.singles()]
+        outcomes += [_put_one(machine, call, message, admission()) for message in run.singles()]
     return outcomes
 
 
@@ -166,7 +171,7 @@ def _admit_run(admission: Admission, run: StoredRun, call: EnqueueCall, *, is_ne
 def put_alone(machine: StoreStateMachine, call: EnqueueCall) -> Decided:
     """Decide a call that puts messages of the store on a queue, in no transaction."""
     admission = Admission(machine)
-    return Decided(admission.steps, _put_stored(machine, call, admission))
+    return Decided(admission.steps, _put_stored(machine, call, lambda: admission))
 
 
 def abort(machine: StoreStateMachine, transaction: TransactionContext) -> list[RecordStep]:
@@ -237,7 +242,7 @@ def decided_steps(
         if isinstance(planned, RecordRun):  # each of them is kept, and claimed
             steps.append(RecordStep(planned, is_kept=True))
         elif isinstance(planned, EnqueueCall):
-            _put(machine, planned, admission)
+            _put(machine, planned, lambda: admission)
             queue, message_ids = planned.queue, planned.message.message_ids
             there_already = targets.setdefault(queue, set()).intersection(message_ids)
             if there_already:

@@ -107,3 +107,16 @@ def test_what_a_transaction_claims_is_looked_at_once(monkeypatch: pytest.MonkeyP
     assert looked_at == 40
     apply(machine, transactions.commit(machine, within))
     assert not machine.state.messages
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_transaction_may_make_the_room_for_a_run_after_it(is_cut: bool) -> None:
+    machine = machine_of({"q": {"max_depth": 2}})
+    old, new = made(machine, 2), made(machine, 2)
+    apply(machine, transactions.put_alone(machine, EnqueueCall(old, "q")).steps[:1])
+    within, ids = Transaction(1, machine), old.message_ids[:1]
+    for call in calls_of(new, "q", is_cut=is_cut):
+        transactions.enqueue(machine, call, within)
+    assert not any(batches.decided(machine, DequeueCall(ids, "q", None), ids, within).outcomes)
+    apply(machine, transactions.commit(machine, within))
+    assert [*machine.state.queues["q"].entries] == [*new.message_ids]
