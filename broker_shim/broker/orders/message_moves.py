@@ -17,6 +17,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from sparkstore.core.fold import Entry
+from sparkstore.core.packed_integers import neighbours_in
 from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall
 from sparkstore.operations.bulk import Answer, BulkStep, Plan
 
@@ -60,14 +61,12 @@ class MessageMoves:
         planned = decide(held, entries)
         if planned.answer.done != count:
             takes = {*chain.from_iterable(planned.takes)}
-            for message_id in chain.from_iterable(held):
-                ids = range(message_id, message_id + 1)
-                if message_id in takes:
-                    continue
-                if message_id in entries:
-                    queue.waits_again(ids)
-                else:
-                    queue.removed(ids)
+            for ids in held:
+                rest = [i for i in ids if i not in takes]
+                for part in neighbours_in([i for i in rest if i in entries]):
+                    queue.waits_again(part)
+                for part in neighbours_in([i for i in rest if i not in entries]):
+                    queue.removed(part)
             self._served.wanted(queue.name)
         self.steps += planned.steps
         self._takes += [(queue, ids) for ids in planned.takes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -232,3 +232,22 @@ def test_a_requeued_message_comes_last_and_as_if_it_had_never_failed(bench: Benc
     assert ask(bench, Request(Action.REQUEUE, "q", (1,))) == [(None, Answer(done=1))]
     assert waiting(bench, "q") == [2, 1]
     assert queue.delivery_count(1) == 0
+
+
+def test_what_a_full_target_leaves_of_a_run_is_given_back_as_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, given_back = create(bench, "q"), list[Sequence[int]]()
+    create(bench, "t", max_depth=10)
+    bench.publish(100, 10)
+    waits_again = queue.waits_again
+
+    def counted(message_ids: Sequence[int]) -> None:
+        given_back.append(message_ids)
+        waits_again(message_ids)
+
+    monkeypatch.setattr(queue, "waits_again", counted)
+    request = Request(Action.REDRIVE, "q", range(1, 101), "t")
+    assert ask(bench, request) == [(None, Answer(done=10, full=90))]
+    assert given_back == [range(11, 101)]
+    assert (waiting(bench, "t"), waiting(bench, "q")) == ([*range(1, 11)], [*range(11, 101)])
