@@ -5,8 +5,8 @@ annotations of their entries there. Where the queue says nothing of dead letters
 where the queue's alternate exchange routes them (`QueueArguments.reject_exchange`). Where there is
 neither, they go off their queue, and stay in history.
 
-Why one message keeps no other: if the store refuses a transaction, each of its messages is rejected
-again, in a transaction of its own.
+Why one message keeps no other: if the store refuses a transaction, each half of its messages is
+rejected again, in a transaction of its own, down to the message that is refused.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ class Rejection:
 
         def done(error: StoreError | None) -> None:
             if error is not None and len(message_ids) > 1:
-                for message_id in message_ids:
-                    self._of((message_id,)).run(consumer, on_done)
+                middle = len(message_ids) // 2
+                for half in (message_ids[:middle], message_ids[middle:]):
+                    self._of(half).run(consumer, on_done)
                 return
             if self._served.serves(queue):
                 entry = self._calls.entry(queue.name, message_ids[0])

@@ -10,7 +10,7 @@ with its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -23,7 +23,8 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
 from sparkstore.core.annotations import QUEUE_DELETED, Death
-from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall
+from sparkstore.core.entries import Entries
+from sparkstore.core.state_machine.call_values import EnqueueCall
 from sparkstore.operations.bulk import TURN_IDS, BulkStep, rerouted
 from sparkstore.operations.entry_runs import EntryRun, runs_of
 
@@ -57,22 +58,24 @@ class AlternateRouting:
     ) -> None:
         self._served, self._settlement = served, settlement
         self._queue, self._exchange = queue, exchange
-        self._left: set[int] = set()
-        self._part_ids = TURN_IDS
+        self._parts: Iterator[Sequence[int]] = iter(())
         self._on_done: OnComplete
 
     def run(self, on_done: OnComplete) -> None:
         """Move all that has a way out; `on_done` when that is durable, and always without error."""
         self._on_done = on_done
+        entries = self._served.calls.entries(self._queue)
+        parts = entries.parts() if isinstance(entries, Entries) else iter([[*entries]])
+        firsts = ((part, at) for part in parts for at in range(0, len(part), TURN_IDS))
+        self._parts = (part[at : at + TURN_IDS] for part, at in firsts)
         self._go_on()
 
     def _go_on(self) -> None:
-        message_ids = self._served.calls.message_ids(self._queue)
-        part = [i for i in message_ids if i not in self._left][: self._part_ids]
-        if part:
-            self._read(part)
-        else:
+        part = next(self._parts, None)
+        if part is None:
             self._on_done(None)
+        else:
+            self._read(part)
 
     def _read(self, part: Sequence[int]) -> None:
         headers_read: list[MessageHeader | None] = []
@@ -93,19 +96,14 @@ class AlternateRouting:
         self._settlement.insist(call, done, ("headers of deleted queue %r", self._queue))
 
     def _move(self, part: Sequence[int], headers: Sequence[MessageHeader | None]) -> None:
-        steps, routes = (
-            list[BulkStep](),
-            dict(zip(part, map(self._routes, part, headers), strict=True)),
-        )
+        steps = list[BulkStep]()
+        routes = dict(zip(part, map(self._routes, part, headers), strict=True))
         for run in runs_of(self._served.calls.entries(self._queue), part):
             for targets, some in run.parts([routes[i] for i in run.message_ids]):
                 if targets:
                     steps += self._steps(some, dict(targets))
-        moving = [step.message_ids for step in steps if isinstance(step, DequeueCall)]
-        going = {*chain.from_iterable(moving)}
-        self._left.update(i for i in part if i not in going)
         if steps:
-            self._store(steps, [*going])
+            self._store(steps, part)
         else:
             self._go_on()
 
@@ -144,9 +142,10 @@ class AlternateRouting:
         return rerouted(death, self._exchange, targets, run, run.acquired_by)
 
     def _leave(self, message_ids: Sequence[int], error: StoreError) -> None:
-        """Go on with one message at a time after a refusal; one that is refused alone stays."""
-        if self._part_ids == 1:
+        """Go on with each half after a refusal; a message that is refused alone stays."""
+        middle = len(message_ids) // 2
+        if middle:
+            self._parts = chain((message_ids[:middle], message_ids[middle:]), self._parts)
+        else:
             _log.warning("message %d goes with queue %r: %s", message_ids[0], self._queue, error)
-            self._left.update(message_ids)
-        self._part_ids = 1
         self._go_on()

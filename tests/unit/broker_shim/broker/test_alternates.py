@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from proton import Message
 
-from broker_shim.amqp_1_0.composites import Rejected, Source
+from broker_shim.amqp_1_0.composites import Disposition, Rejected, Source
 from broker_shim.broker.settings import BrokerSettings, read_settings
 from broker_shim.broker.wiring.address import ExchangeNode
-from broker_shim.errors import InvalidRequest
+from broker_shim.completion import OnComplete
+from broker_shim.errors import CorruptData, InvalidRequest
 from broker_shim.listener_1_0.messages.message import parse
-from broker_shim.store.interface import ExchangeBindingKey
+from broker_shim.store.interface import ExchangeBindingKey, MessageHeader
+from sparkstore.core.state_machine.call_values import DequeueCall, StoreCall
 from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.link_clients import Client, House, Place
 from tests.support.amqp.orders import ask
@@ -203,3 +206,39 @@ def test_wrong_settings_are_refused_at_the_start(
     with pytest.raises(InvalidRequest, match=why):  # noqa: PT012  # at the one or the other
         house.settings = read_settings(file)
         house.restarted()
+
+
+def test_one_message_that_cannot_be_routed_costs_a_rejected_run_few_transactions(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(house, "q", alternate_exchange="amq.fanout")
+    queue(house, "alt")
+    bind(house, "amq.fanout", "", "alt")
+    bind(house, "amq.topic", "#", "q")
+    for _ in range(64):
+        send(house, "amq.topic", "s")
+    client = Client(house)
+    client.attach("in", source=Source("q"))
+    client.credit(64)
+    assert len(client.transfers()) == 64
+    calls, transactions = house.broker.calls, list[int]()
+    header, transact = calls.header, calls.transact
+
+    def unreadable(message_id: int) -> MessageHeader:
+        if message_id == 7:
+            raise CorruptData("message 7 is damaged")
+        return header(message_id)
+
+    def counted(steps: Sequence[StoreCall], on_done: OnComplete) -> None:
+        transactions.extend(
+            len(step.message_ids) for step in steps if isinstance(step, DequeueCall)
+        )
+        transact(steps, on_done)
+
+    monkeypatch.setattr(calls, "header", unreadable)
+    monkeypatch.setattr(calls, "transact", counted)
+    client.send(Disposition(True, 0, 63, True, Rejected()))
+    house.run()
+    assert depths(house) == {"q": 1, "alt": 63}
+    assert [*house.broker.calls.message_ids("q")] == [7]
+    assert (sum(transactions), len(transactions) < 10) == (63, True)

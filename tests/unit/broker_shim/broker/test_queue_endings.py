@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.composites import Detach
+from broker_shim.broker.storage.header_reader import OnRead
 from broker_shim.completion import OnComplete
-from broker_shim.errors import Closed, InvalidRequest, Unavailable
+from broker_shim.errors import Closed, CorruptData, InvalidRequest, Unavailable
 from broker_shim.store.branch_store import Xid
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.records import Record
@@ -64,6 +65,24 @@ def test_a_message_without_a_way_out_goes_with_its_queue(house: House) -> None:
     publish(house, "q", "a")
     ask(house, DELETE)
     assert entries(house, "alt") == []
+    assert "q" not in house.store.recover().entries
+
+
+def test_a_message_that_cannot_be_read_keeps_no_other_on_its_queue(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(house, "q", *"abcdefgh")
+    read_headers = house.broker.calls.read_headers
+
+    def damaged(message_ids: Sequence[int], on_read: OnRead) -> None:
+        if 3 in message_ids:
+            on_read(CorruptData("message 3 is damaged"), [])
+        else:
+            read_headers(message_ids, on_read)
+
+    monkeypatch.setattr(house.broker.calls, "read_headers", damaged)
+    ask(house, DELETE)
+    assert entries(house, "alt") == [1, 2, 4, 5, 6, 7, 8]
     assert "q" not in house.store.recover().entries
 
 
