@@ -16,6 +16,8 @@ from sparkstore.compaction import compact
 from sparkstore.compaction.message_expiry import end_messages
 from sparkstore.control.bulk_run import REPLAYED
 from sparkstore.core import fold
+from sparkstore.core.xids import Xid
+from sparkstore.embedded.answers import answer
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import Action, Answer, Request
 from sparkstore.recovery.departed_messages import departed_messages
@@ -214,23 +216,43 @@ def test_an_export_has_every_message_in_order_in_either_format_and_changes_nothi
     assert files_of(place) == before
 
 
+def assert_all_readers_agree(spark: SparkSession, place: Place, state: fold.State) -> None:
+    """The views before and after a fold, a start after it, and DuckDB."""
+    root = open_root(place.path)
+    views.register(spark, root)
+    assert viewed(spark) == expected(state)
+    compact.run(spark, root)
+    assert viewed(spark) == expected(state)
+    assert expected(state_of(place)) == expected(state)
+    assert [counted(root, what) for what in ("transactions", "queue_messages")] == [3, 14]
+
+
+def counted(root: Root, view: str) -> int:
+    """Operations of branches in doubt, or messages on queues, as DuckDB counts them."""
+    what = "sum(operations)" if view == "transactions" else "count(*)"
+    return int(answer(root, f"SELECT {what} FROM {view}").table.column(0)[0].as_py())
+
+
 @pytest.mark.slow
 def test_compact_ends_what_expired_or_failed_too_often_and_views_agree_with_the_fold(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     place = place_at(tmp_path)
     place.create("q", max_delivery_count=1, dead_letter_queue="dead")
-    place.create("plain")
+    for name in ("plain", "target", "doubtful"):
+        place.create(name)
     expired = HEADER._replace(expires_at=LONG_AGO_US)
     [fine, failed] = place.put("q", count=2)
     [last] = place.put("q", header=HEADER._replace(expires_at=LONG_AGO_US + 2))
     next_ones = place.put("q", count=2, header=HEADER._replace(expires_at=LONG_AGO_US + 1))
-    [late] = place.put("q", header=expired)
-    [held] = place.put("q", header=expired)
+    late, held = place.put("q", count=2, header=expired)
     [lost] = place.put("plain", header=expired)
+    moved = place.put("plain", count=4)
     place.fail("q", failed, times=2)
+    place.prepare(Xid(1, b"g", b"b"), "doubtful", *place.put("doubtful", count=3))
     place.hold("q", held)
     place.control.run(Request(Action.REQUEUE, "q", (fine,)))
+    place.control.run(Request(Action.MOVE, "plain", tuple(moved), "target"))  # as one run
     place.control.close()
     assert main(["compact", "--nice", "0", "--json", str(place.path)]) == 0
     lines = [json.loads(line) for line in (place.path / "audit.log").read_text().splitlines()]
@@ -240,12 +262,10 @@ def test_compact_ends_what_expired_or_failed_too_often_and_views_agree_with_the_
     in_the_order_of_expiry = [late, *next_ones, last]  # those of one moment as they stood
     assert [*state.queues["dead"].entries] == [*in_the_order_of_expiry, failed]
     assert lost not in state.messages
+    assert [*state.queues["target"].entries] == moved
     root: Root = open_root(place.path)
     assert end_messages(spark, root) == Answer()
-    views.register(spark, root)
-    assert viewed(spark) == expected(state)
-    compact.run(spark, root)
-    assert viewed(spark) == expected(state)
+    assert_all_readers_agree(spark, place, state)
     assert_both_find_what_left(spark, place.path, ("q", "plain"), ("plain", "q"), ("dead", "q"))
     [history] = views.sql(
         spark,

@@ -98,7 +98,7 @@ def expected(state: fold.State) -> Folded:
 def _branch(detail: str) -> str:
     """Of a branch in doubt, what the view tells."""
     told = json.loads(detail)
-    return f"{told['since_us']} {len(told['operations'])}"
+    return f"{told['since_us']} {told.get('count', len(told['operations']))}"
 
 
 def viewed_entries(spark: SparkSession) -> tuple[Entries, dict[str, str]]:

@@ -42,6 +42,7 @@ from sparkstore.content.reader import ContentReader
 from sparkstore.control.client import AdminClient, open_control
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import State
+from sparkstore.core.state_machine.call_values import DequeueCall
 from sparkstore.recovery.recovery import recover as recover_root
 from sparkstore.tables.root import Root, open_root
 from tests.support.stores.stores import DELTA_CONFIG, TIMEOUT_S, done
@@ -223,11 +224,11 @@ class Place:
             ids.append(message.message_id)
         return ids
 
-    def prepare(self, xid: Xid, queue: str, message_id: int) -> None:
-        """A branch in doubt takes a message off a queue, while nobody serves yet."""
+    def prepare(self, xid: Xid, queue: str, *message_ids: int) -> None:
+        """A branch in doubt takes messages off a queue, while nobody serves yet."""
         assert self._store is not None
         branch = self._store.begin()
-        done(self._store.dequeue, message_id, queue, "c", transaction=branch)
+        done(self._store.call, DequeueCall(message_ids, queue, "c"), transaction=branch)
         done(self._store.prepare, branch, xid)
 
     def hold(self, queue: str, message_id: int) -> None:
