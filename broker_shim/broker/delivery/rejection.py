@@ -20,7 +20,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.storage.loop import wall_us
 from broker_shim.completion import OnComplete
-from broker_shim.errors import StoreError
+from broker_shim.errors import InvalidRequest, StoreError
 from sparkstore.core.annotations import REJECTED, Death
 from sparkstore.core.state_machine.call_values import DequeueCall, EnqueueCall
 from sparkstore.operations.bulk import BulkStep, buried, rerouted
@@ -57,7 +57,8 @@ class Rejection:
         """Make the store's steps of the rejection, by what is true now.
 
         Raises:
-            StoreError: Where a message goes depends on its header, which cannot be read now.
+            StoreError: Where a message goes depends on its header, which cannot be read now; or it
+                is to go somewhere, and has no entry here: nothing takes it off its queue then.
         """
         name, now_us = self._queue.name, wall_us()  # one: then their annotations are alike
         runs = [*runs_of(self._calls.entries(name), self._message_ids)]
@@ -65,6 +66,9 @@ class Rejection:
             self._steps = [step for run in runs for step in self._steps_of(run, now_us)]
             on_queue = {message_id for run in runs for message_id in run.message_ids}
             gone = [i for i in self._message_ids if i not in on_queue]
+            if gone and (self.target is not None or self.exchange is not None):
+                message = f"message {gone[0]} has no entry on {name!r} here: it stays where it is"
+                raise InvalidRequest(message)  # the log tells it: see `Settlement.insist`
             if gone:  # with their queue: the store says so
                 self._steps.append(DequeueCall(gone, name, self._holder, {"outcome": REJECTED}))
         return self._steps
