@@ -122,7 +122,7 @@ def _prepare(session: Amqp010Session, command: c.DtxPrepare, command_id: int) ->
             _opened(session).forget(branch)
             _done(session, command_id, error)
 
-        branch.is_deciding = True
+        _begin_deciding(session, branch, command_id)
         branch.transaction.prepare(partial(_prepared(session).prepare, xid), prepared)
 
     _look(session, command, command_id, xid, prepare)
@@ -160,8 +160,14 @@ def _commit_at_once(session: Amqp010Session, command: c.DtxCommit, command_id: i
         _opened(session).forget(branch)
         _done(session, command_id, error)
 
-    branch.is_deciding = True
+    _begin_deciding(session, branch, command_id)
     branch.transaction.commit(committed)
+
+
+def _begin_deciding(session: Amqp010Session, branch: OpenBranch, command_id: int) -> None:
+    """The store is asked about a branch; the session's next commands wait for its answer."""
+    branch.is_deciding = True
+    session.wait_for(command_id)
 
 
 def _rollback(session: Amqp010Session, command: c.DtxRollback, command_id: int) -> None:
@@ -333,7 +339,10 @@ def _of_user(session: Amqp010Session, xid: Xid) -> OpenBranch:
 
 def _idle(session: Amqp010Session, xid: Xid) -> OpenBranch:
     branch = _of_user(session, xid)
-    if branch.active or branch.suspended or branch.is_deciding:
+    if branch.is_deciding:
+        text = "is being prepared or ended by another session: wait for its answer, then recover"
+        raise illegal_state(f"branch {xid_text(xid)} {text}")
+    if branch.active or branch.suspended:
         raise illegal_state(f"branch {xid_text(xid)} has not ended: dtx.end comes first")
     return branch
 

@@ -160,6 +160,39 @@ def test_a_prepare_is_answered_when_it_is_durable(bench: Bench010, client: Clien
     assert len(client.of(ExecutionResult)) == said + 1
 
 
+@pytest.mark.parametrize("decide", [DtxRollback(XID), DtxCommit(XID)], ids=["rollback", "commit"])
+def test_a_branch_is_prepared_and_decided_without_waiting_for_answers(
+    bench: Bench010, client: Client010, decide: DtxRollback | DtxCommit
+) -> None:
+    client.send("q", b"old")
+    client.subscribe("q")
+    assert status(client, DtxStart(XID)) == OK
+    number, before = client.numbers[-1], len(client.of(ExecutionResult))
+    client.say(MessageAccept(((number, number),)))
+    for command in (DtxEnd(XID), DtxPrepare(XID), decide, DtxStart(XID), DtxEnd(XID)):
+        client.say(command)
+    client.say(DtxCommit(XID, one_phase=True))
+    client.say(DtxRecover())
+    bench.run()
+    assert client.of(ExecutionException) == []
+    *ends, recovered = [result.value for result in client.of(ExecutionResult)[before:]]
+    assert [end.status for end in ends] == [OK] * 6
+    assert not recovered.in_doubt
+
+
+def test_another_session_is_told_that_a_prepare_is_under_way(
+    bench: Bench010, client: Client010
+) -> None:
+    work(client)
+    other = other_client(bench)
+    other.do(DtxSelect())
+    client.say(DtxPrepare(XID))
+    other.say(DtxRollback(XID))
+    bench.run()
+    assert "is being prepared" in other.of(ExecutionException)[-1].description
+    assert in_doubt(client) == [XID]
+
+
 def test_what_is_rolled_back_comes_again(bench: Bench010, client: Client010) -> None:
     work(client)
     assert status(client, DtxPrepare(XID)) == OK
