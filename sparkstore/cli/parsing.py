@@ -185,6 +185,20 @@ def at_least_0(text: str) -> int:
     return number
 
 
+def at_least_1(text: str) -> int:
+    """A number that something has, or a count of things that are there.
+
+    Raises:
+        ArgumentTypeError: It is below 1.
+        ValueError: It is no number.
+    """
+    number = int(text)
+    if number < 1:
+        message = f"{number} is below 1"
+        raise argparse.ArgumentTypeError(message)
+    return number
+
+
 def row_limit(arguments: Namespace, for_people: int) -> int:
     """Return the number of rows to show, 0: all; a machine gets all unless it says otherwise."""
     if arguments.limit is not None:

@@ -257,10 +257,16 @@ def _run_on(
     if is_dry(arguments):
         check_at_rest(state, check)
         with find(root, state) as messages:
-            count = messages.total()
-            _show_sample(arguments, row, count, messages.sample(_SAMPLE))
+            counts = {"count": messages.total()}
+            if action is not None:  # a replay makes copies of what nobody has any more
+                entries = state.queues[arguments.queue].entries
+                left = sum(
+                    i in entries and entries[i].acquired_by is not None for i in messages.ids()
+                )
+                counts = {"count": counts["count"] - left, "left": left}
+            _show_sample(arguments, row | {"dry_run": True, **counts}, messages.sample(_SAMPLE))
         note_unreplayed(root)
-        return check_code(arguments, count)
+        return check_code(arguments, counts["count"])
     began = time.monotonic()
     with opened_control(arguments) as control:
         control.run(check)
@@ -304,10 +310,7 @@ def check_at_rest(state: State, check: Request) -> None:
     bulk.check(check, lambda name: terms_of(queues[name].detail) if name in queues else None)
 
 
-def _show_sample(
-    arguments: Namespace, row: dict[str, Any], count: int, sample: list[dict[str, Any]]
-) -> None:
-    row |= {"dry_run": True, "count": count}
+def _show_sample(arguments: Namespace, row: dict[str, Any], sample: list[dict[str, Any]]) -> None:
     if arguments.json:
         print_lines(json_lines([row | {"sample": sample}]))
         return

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkstore.cli.output import time_of
-from sparkstore.cli.parsing import add_for_root, add_progress
+from sparkstore.cli.parsing import add_for_root, add_progress, at_least_1
 from sparkstore.errors import InvalidRequest
 from sparkstore.extras import check_spark
 from sparkstore.operations.choice import Choice, choice_of
@@ -46,7 +46,7 @@ def add_choice(parser: ArgumentParser, *, by_conditions: bool) -> None:
     add_for_root(parser, "--where", metavar="PREDICATE", help="which messages, in SQL")
     again: dict[str, Any] = {"action": "append", "default": []}
     what = "this message; may be given again (with a URL and without it: all that nobody holds)"
-    parser.add_argument("--id", type=int, metavar="N", dest="ids", help=what, **again)
+    parser.add_argument("--id", type=at_least_1, metavar="N", dest="ids", help=what, **again)
     add = partial(ArgumentParser.add_argument if by_conditions else add_for_root, parser)
     add("--older-than", metavar="AGE", help="on the queue for at least so long: 90s, 15m, 2h, 7d")
     what = "with this application property; may be given again"

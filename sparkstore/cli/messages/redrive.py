@@ -12,7 +12,7 @@ from sparkstore.cli.messages.bulk import add_bulk, asked, chosen_ids
 from sparkstore.cli.messages.chosen_messages import waiting
 from sparkstore.cli.notes import note_unreplayed, shower
 from sparkstore.cli.output import fields, json_lines, print_lines
-from sparkstore.cli.parsing import add_limit, check_code, is_dry
+from sparkstore.cli.parsing import at_least_1, check_code, is_dry
 from sparkstore.cli.target import opened_control, opened_root, queue_named, recovered
 from sparkstore.operations.bulk import new_operation
 
@@ -44,7 +44,8 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--to", metavar="QUEUE", help="where all of them go (default: each to its own)"
     )
-    add_limit(parser, "the first N of them (default: all)")
+    what = "the first N of them (default: all)"
+    parser.add_argument("--limit", type=at_least_1, metavar="N", help=what)
 
 
 def redrive(arguments: Namespace) -> int:

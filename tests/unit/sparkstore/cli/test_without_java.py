@@ -120,6 +120,38 @@ def test_messages_are_moved_by_simple_conditions(
     assert rows(capsys, "purge", root, "orders", "--older-than", "1h")[0]["done"] == 0
 
 
+def test_a_dry_run_counts_what_somebody_holds_as_left_whatever_is_asked(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = DeltaMessageStore(Path(root), DELTA_CONFIG)
+    held = [*store.recover().entries["orders"]][:2]
+    for message_id in held:
+        done(store.acquire, message_id, "orders", "somebody")
+    store.close()
+    everything = ("orders", "--older-than", "0s")
+    for words in (
+        ("move", root, *everything, "--to", "dead"),
+        ("requeue", root, *everything),
+        ("purge", root, *everything),
+        ("queue", "purge", root, "orders"),
+    ):
+        (dry,) = rows(capsys, *words, "--dry-run")
+        assert (dry["count"], dry["left"]) == (3, 2), words
+    (dry,) = rows(capsys, "purge", root, "orders", "--id", str(held[0]), "--check")
+    assert (dry["count"], dry["left"]) == (0, 1)
+
+
+@pytest.mark.parametrize("words", [("purge", "--id", "-4"), ("redrive", "--limit", "0")], ids=str)
+def test_a_number_below_1_is_refused(
+    root: str, capsys: pytest.CaptureFixture[str], words: tuple[str, str, str]
+) -> None:
+    command, option, number = words
+    with pytest.raises(SystemExit) as ended:
+        main([command, root, "orders", option, number])
+    assert ended.value.code == 2
+    assert f"argument {option}: {number} is below 1" in capsys.readouterr().err
+
+
 def test_messages_that_left_are_replayed_by_simple_conditions(
     root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
