@@ -11,6 +11,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.serve.http.bodies import Model
 from broker_shim.serve.http.port.exchange import JSON, HttpExchange
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.refused_values import refused_value
 from sparkstore.settings_file import check_names
 
 MOST_BODY_BYTES, MOST_LONG_BODY_BYTES = 1 << 20, 16 << 20
@@ -33,7 +34,8 @@ def query_of(model: type[M] | None, query: Mapping[str, str]) -> M | None:
     try:
         return msgspec.convert(dict(query), model, strict=False)
     except msgspec.ValidationError as reason:
-        raise HttpRefusal(400, f"query: {reason}") from reason
+        text = refused_value(reason, query, "query parameter")
+        raise HttpRefusal(400, text) from reason
 
 
 async def body_of_request(
@@ -61,7 +63,7 @@ async def body_of_request(
     try:
         return msgspec.convert(body, model)
     except msgspec.ValidationError as reason:
-        raise HttpRefusal(400, f"body: {reason}") from reason
+        raise HttpRefusal(400, refused_value(reason, body, "field")) from reason
 
 
 def _check_names(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:

@@ -120,9 +120,9 @@ YEAR = timedelta(days=366)
 BAD: tuple[tuple[dict[str, str], str], ...] = (
     ({"from": "2026-01-01T00:00:00"}, "from has no time zone: end it with Z for UTC"),
     ({"to": "yesterday"}, "to is no time: give one such as 2026-11-22T10:00:00Z"),
-    ({"step": "0"}, "Expected `int` >= 1"),
-    ({"step": "-5"}, "Expected `int` >= 1"),
-    ({"step": "x"}, "Expected `int | null`, got `str`"),
+    ({"step": "0"}, "'step' should be a whole number of at least 1, not \"0\""),
+    ({"step": "-5"}, 'of at least 1, not "-5"'),
+    ({"step": "x"}, 'should be a whole number or null, not "x"'),
     ({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"}, "from is not before to"),
     ({"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}, "from is not before to"),
     (
