@@ -1,4 +1,4 @@
-"""What a model refuses, said for people: which field, what it should be, and what came."""
+"""Word the refusals of models for people: which field, what it should be, and what came."""
 
 from __future__ import annotations
 
