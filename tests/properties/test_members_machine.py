@@ -164,12 +164,13 @@ class MembersMachine(RuleBasedStateMachine):
             return
         message_id = sorted(member.held)[number % len(member.held)]
         if settles:
-            record = made.dequeued(message_id, "q", HOLDER, None)
+            record = made.dequeued((message_id,), "q", HOLDER, None)
             self.settled.add(message_id)
         else:
-            record = made.released(message_id, "q", HOLDER, delivery_failed=False, annotations=None)
+            terms = {"delivery_failed": False, "annotations": None}
+            record = made.released((message_id,), "q", HOLDER, **terms)
         member.held.discard(message_id)
-        self.ask(name, record)
+        self.ask(name, record._replace(message_id=message_id))
 
     @rule(name=NAMES)
     def nothing_is_stuck(self, name: str) -> None:

@@ -41,13 +41,14 @@ class ModelEntry:
 
 @dataclass(eq=False)
 class ModelTransaction:
-    """An open transaction: the entries as it sees them (None: it took them), and what it adds.
+    """An open transaction: entries as it sees them (None: it took them), what it adds, or tried to.
 
     Two that did the same are two all the same.
     """
 
     sees: dict[Place, ModelEntry | None] = field(default_factory=dict)
     adds: list[tuple[Place, int]] = field(default_factory=list)
+    tried: list[int] = field(default_factory=list)
     lives: dict[str, int] = field(default_factory=dict)
     deliveries: list[Callable[[], None]] = field(default_factory=list)
     is_spoiled: bool = False
@@ -119,6 +120,7 @@ class Model:
             self._check_enqueue(place)
             self._put(place, told)
             return
+        transaction.tried.append(place[1])
         with_spoiling(transaction, lambda: self._check_enqueue(place, transaction))
         self._uses(transaction, place[0])
         transaction.adds.append((place, told))
@@ -210,7 +212,19 @@ class Model:
         transaction.lives.setdefault(queue, self.lives[queue])
 
     def commit(self, transaction: ModelTransaction) -> None:
+        """New messages of a transaction that is refused are used up."""
         self.transactions.remove(transaction)
+        try:
+            self._commit(transaction)
+        except InvalidRequest:
+            self._use_up(transaction)
+            raise
+
+    def _use_up(self, transaction: ModelTransaction) -> None:
+        for message_id in transaction.tried:
+            self.messages[message_id].was_enqueued = True
+
+    def _commit(self, transaction: ModelTransaction) -> None:
         if transaction.is_spoiled or len(dict(transaction.adds)) < len(transaction.adds):
             raise InvalidRequest
         for queue, life in transaction.lives.items():
@@ -227,6 +241,8 @@ class Model:
 
     def abort(self, transaction: ModelTransaction) -> None:
         self.transactions.remove(transaction)
+        if transaction.is_spoiled:
+            self._use_up(transaction)
 
     def restart(self) -> None:
         """What is left after a close or a crash."""

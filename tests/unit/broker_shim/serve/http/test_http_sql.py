@@ -136,8 +136,8 @@ def test_what_may_not_pass_is_refused_in_one_line(house: HttpHouse, statement: s
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"statement": ""}, "length >= 1"),
-        ({"statement": "x" * 100_001}, "length <= 100000"),
+        ({"statement": ""}, "a length of at least 1"),
+        ({"statement": "x" * 100_001}, "a length of at most 100000"),
         ({"statement": "SELECT 1", "limit": 0}, "limit"),
         ({"statement": "SELECT 1", "limit": 10_001}, "limit"),
         ({"statment": "SELECT 1"}, "did you mean 'statement'?"),
