@@ -34,11 +34,13 @@ class SingleArrivals:
             self.enqueue(message, single.queue, on_complete)
 
         singles = check_new_run(messages).singles()
-        _each((partial(put, single) for single in singles), len(messages.bodies), on_complete)
+        call_each((partial(put, single) for single in singles), len(messages.bodies), on_complete)
         return ids
 
 
-def _each(calls: Iterable[Callable[..., None]], count: int, on_complete: OnEachComplete) -> None:
+def call_each(
+    calls: Iterable[Callable[..., None]], count: int, on_complete: OnEachComplete
+) -> None:
     """Make calls that take a completion, and tell what came of each when all have completed.
 
     Raises:
