@@ -27,7 +27,6 @@ __all__ = [
     "State",
     "apply",
     "decided",
-    "enqueued",
 ]
 
 WINDOW = 16_384
@@ -228,8 +227,7 @@ def _staging_aborted(state: State, _position: int, record: Record, _epoch: int) 
     del state.staged[record.message_id]
 
 
-def enqueued(state: State, position: int, run: Run, _epoch: int = 0) -> None:
-    """Apply `enqueued` records: public, because a store does nothing more often."""
+def _enqueued(state: State, position: int, run: Run, _epoch: int = 0) -> None:
     record, message_ids = run.record, run.message_ids
     assert record.queue is not None
     state.messages.extend(message_ids)
@@ -335,7 +333,7 @@ APPLY: dict[Kind, Callable[[State, int, Any, int], None]] = {
     Kind.BOUND: _bound,
     Kind.UNBOUND: _unbound,
     Kind.CONTENT: _content,
-    Kind.ENQUEUED: enqueued,
+    Kind.ENQUEUED: _enqueued,
     Kind.DEQUEUED: _dequeued,
     Kind.ACQUIRED: _acquired,
     Kind.RELEASED: _released,

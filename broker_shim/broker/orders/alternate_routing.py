@@ -23,7 +23,6 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
 from sparkstore.core.annotations import QUEUE_DELETED, Death
-from sparkstore.core.entries import Entries
 from sparkstore.core.state_machine.call_values import EnqueueCall
 from sparkstore.operations.bulk import TURN_IDS, BulkStep, rerouted
 from sparkstore.operations.entry_runs import EntryRun, runs_of
@@ -64,8 +63,7 @@ class AlternateRouting:
     def run(self, on_done: OnComplete) -> None:
         """Move all that has a way out; `on_done` when that is durable, and always without error."""
         self._on_done = on_done
-        entries = self._served.calls.entries(self._queue)
-        parts = entries.parts() if isinstance(entries, Entries) else iter([[*entries]])
+        parts = self._served.calls.entry_ids(self._queue)
         firsts = ((part, at) for part in parts for at in range(0, len(part), TURN_IDS))
         self._parts = (part[at : at + TURN_IDS] for part, at in firsts)
         self._go_on()

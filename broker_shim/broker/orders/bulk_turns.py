@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from broker_shim.broker.flow.served_queues import ServedQueues
 from broker_shim.broker.orders.bulk_operations import BulkOperations
 from broker_shim.errors import InvalidRequest, NotNow, StoreError, Unavailable
-from sparkstore.core.entries import Entries
 from sparkstore.operations.bulk import RUN_IDS, TURN_IDS, Action, Answer, Request
 
 _MOST_WAITING = 16
@@ -67,12 +66,9 @@ class BulkTurns:
         except InvalidRequest as refusal:
             self._on_answer(refusal, self._total)
             return
-        entries = self._served.calls.entries(self._request.queue)
-        self._unseen = len(entries if message_ids is None else message_ids)
-        if message_ids is not None:
-            self._parts = iter([message_ids])
-        else:
-            self._parts = entries.parts() if isinstance(entries, Entries) else iter([[*entries]])
+        calls, queue = self._served.calls, self._request.queue
+        self._unseen = len(calls.entries(queue) if message_ids is None else message_ids)
+        self._parts = calls.entry_ids(queue) if message_ids is None else iter([message_ids])
         if last_position is not None:
             came = (([i for i in part if self._came_by(last_position, i)]) for part in self._parts)
             self._parts = came

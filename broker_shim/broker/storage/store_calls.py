@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -120,6 +120,11 @@ class StoreCalls:
     def entry(self, queue: str, message_id: int) -> Entry | None:
         """The store's entry of a message on a queue; None if it is not there."""
         return self.entries(queue).get(message_id)
+
+    def entry_ids(self, queue: str) -> Iterator[Sequence[int]]:
+        """Iterate over the ids of what is on a queue now, in the queue's order, part by part."""
+        entries = self.entries(queue)
+        return entries.parts() if isinstance(entries, Entries) else iter([[*entries]])
 
     def bytes_and_oldest(self, queue: str) -> tuple[int, int | None]:
         """Bytes of what is on a queue, and when the first of it came: UTC µs, None if it is empty.
