@@ -34,7 +34,7 @@ from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader, each_header
-from sparkstore.core.state_machine.arguments import check_batch, check_stored_run
+from sparkstore.core.state_machine.arguments import check_batch, check_new_run, check_stored_run
 from sparkstore.core.state_machine.call_values import (
     AcquireCall,
     AlterCall,
@@ -216,6 +216,7 @@ class ContentCalls(Protocol):
         Returns:
             Runs of them, in their order.
         """
+        check_new_run(NewMessageRun(headers, bodies, ""))
         made = zip(each_header(headers, len(bodies)), bodies, strict=True)
         return [self.message(header, body) for header, body in made]
 

@@ -339,6 +339,14 @@ def _nobody(_outcomes: Sequence[StoreError | None]) -> None:
     """Nobody waits."""
 
 
+@pytest.mark.parametrize(
+    ("headers", "bodies"), [(None, None), ((), (b"a",)), ((HEADER,), ()), ((HEADER,) * 2, (b"a",))]
+)
+def test_messages_are_not_made_of_what_is_no_run(q: BrokerStore, headers: Any, bodies: Any) -> None:
+    with pytest.raises(InvalidRequest, match="give"):
+        q.messages(headers, bodies)
+
+
 @pytest.mark.parametrize("is_in_transaction", [False, True])
 def test_a_run_that_is_not_as_it_was_made_is_refused_as_a_whole(
     q: BrokerStore, is_in_transaction: bool

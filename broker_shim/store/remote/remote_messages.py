@@ -13,7 +13,13 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.granted_run import GrantedRun
-from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage, StoredRun
+from broker_shim.store.interface import (
+    ContentWriter,
+    MessageHeader,
+    NewMessageRun,
+    StoredMessage,
+    StoredRun,
+)
 from broker_shim.store.reads import Content, Loaded, OnLoaded, Prefetcher, load_outcome
 from broker_shim.store.remote.pending_requests import Answer
 from broker_shim.store.remote.service_connection import RemoteConnection
@@ -25,6 +31,7 @@ from sparkstore.core.state_machine.arguments import (
     check_contents,
     check_header,
     check_message,
+    check_new_run,
     check_size,
     with_lengths,
 )
@@ -68,6 +75,7 @@ class RemoteMessages:
 
     def make_run(self, headers: Sequence[MessageHeader], bodies: Sequence[bytes]) -> StoredRun:
         """Make new messages; this waits for the service when its block of ids is used up."""
+        check_new_run(NewMessageRun(headers, bodies, ""))
         check_contents(headers, bodies)
         headers = with_lengths(headers, bodies, self.max_message_bytes)
         ids = self.take_ids(len(bodies))

@@ -24,6 +24,7 @@ from sparkstore.core.state_machine.arguments import (
     check_contents,
     check_entry,
     check_header_fields,
+    check_new_run,
     check_queue,
     check_taken,
     with_lengths,
@@ -133,6 +134,7 @@ def new_messages(
     Raises:
         InvalidRequest: A header or content cannot be; none was made.
     """
+    check_new_run(NewMessageRun(headers, bodies, ""))
     check_contents(headers, bodies)
     headers = with_lengths(headers, bodies, most_bytes)
     arrivals, ids = _Arrivals(machine), range(machine.next_id, machine.next_id + len(bodies))
